@@ -192,14 +192,18 @@ func (c api) progress(ctx context.Context, j *batchv1.Job) (job.Observation, err
 	return job.Observe(j, pods.Items), wrap(err, "list pods of Job "+j.Name)
 }
 
-// deleteJob deletes the Job of a build with its pods, and a Job of that name without an owner.
-func (c api) deleteJob(ctx context.Context, b *mcfgv1.MachineOSBuild) error {
+// deleteJob deletes the Job of a build with its pods, and a Job of that name without an owner. It gives the name of the
+// Job whose deletion begins now; empty: none does.
+func (c api) deleteJob(ctx context.Context, b *mcfgv1.MachineOSBuild) (string, error) {
 	j, err := c.jobNamed(ctx, c.live, b)
 	if err != nil || j == nil || metav1.GetControllerOf(j) != nil && !metav1.IsControlledBy(j, b) {
-		return err
+		return "", err
 	}
 	err = c.client.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	return wrap(client.IgnoreNotFound(err), "delete Job of MachineOSBuild "+b.Name)
+	if err != nil || j.DeletionTimestamp != nil {
+		return "", wrap(client.IgnoreNotFound(err), "delete Job of MachineOSBuild "+b.Name)
+	}
+	return j.Name, nil
 }
 
 // deleteInputs deletes the objects that a build reads, of these kinds.

@@ -81,7 +81,7 @@ func settleRequest(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBui
 // nextJob gives a build whose attempt was given up its next Job, and lets the Job run.
 func nextJob(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuild, j *batchv1.Job) (state, error) {
 	if j != nil && (j.DeletionTimestamp != nil || !suspended(j) && jobEnded(j)) {
-		return s.again(retrySecret), x.api.deleteJob(ctx, b)
+		return s.again(retrySecret), deleteJob(ctx, x, b)
 	}
 	if j != nil {
 		b, err := release(ctx, x, b, j)
@@ -117,7 +117,7 @@ func retryClaimed(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuil
 	text := fmt.Sprintf("retry %d begins: %s", retries, cause.Message)
 	x.log.WithField("machineosbuild", b.Name).WithField("retry", retries).Warn(cause.Message)
 	x.recorder.event(b, corev1.EventTypeWarning, eventBuildRetried, "%s", note(text))
-	return s.again(soon), x.api.deleteJob(ctx, next)
+	return s.again(soon), deleteJob(ctx, x, next)
 }
 
 // jobEnded reports whether a Job has failed or completed.
@@ -145,7 +145,7 @@ func deleteEndedJobs(ctx context.Context, x scope, s state) (state, error) {
 		}
 		j, err := x.api.jobNamed(ctx, x.api.client, b)
 		if err == nil && j != nil && j.DeletionTimestamp == nil {
-			err = x.api.deleteJob(ctx, b)
+			err = deleteJob(ctx, x, b)
 		}
 		if err != nil {
 			return s, err

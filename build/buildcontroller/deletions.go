@@ -42,7 +42,7 @@ func finishDeletion(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mc
 	if err != nil {
 		return b, 0, err
 	}
-	if err := x.api.deleteJob(ctx, b); err != nil {
+	if err := deleteJob(ctx, x, b); err != nil {
 		return b, 0, err
 	}
 	if err := x.api.deleteInputs(ctx, b, "Secret", "ConfigMap"); err != nil {
@@ -137,6 +137,8 @@ func removeBuilds(ctx context.Context, x scope, s state) (state, error) {
 	if s.config != nil {
 		x.memory.desired.Delete(s.config.UID)
 	}
-	x.recorder.metrics.forget(x.name)
+	if x.recorder.metrics.forget(x.name) {
+		x.recorder.configDeleted(x.name, s.config)
+	}
 	return s, nil
 }

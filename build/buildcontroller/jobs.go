@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
@@ -119,7 +120,7 @@ func interrupt(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, by string
 	if b == nil || terminal(b) {
 		return b, nil
 	}
-	if err := x.api.deleteJob(ctx, b); err != nil {
+	if err := deleteJob(ctx, x, b); err != nil {
 		return b, err
 	}
 	message := "a newer request took its place"
@@ -128,4 +129,13 @@ func interrupt(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, by string
 	}
 	return move(ctx, x, b, job.Observation{State: machineosbuild.Interrupted,
 		Cause: machineosbuild.Cause{Reason: "Superseded", Message: message}})
+}
+
+// deleteJob deletes the Job of a build, and says so.
+func deleteJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) error {
+	name, err := x.api.deleteJob(ctx, b)
+	if name != "" {
+		x.recorder.event(b, corev1.EventTypeNormal, eventJobDeleted, "Job %s is deleted", name)
+	}
+	return err
 }

@@ -105,7 +105,7 @@ func createJob(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, objects j
 	if apierrors.IsAlreadyExists(err) {
 		objects.Job, err = x.api.jobOf(ctx, x.api.live, b)
 		if err == nil && (objects.Job == nil || !ownJob(objects.Job)) { // an earlier build of this name left it, or MCO
-			if err = x.api.deleteJob(ctx, b); err == nil {
+			if err = deleteJob(ctx, x, b); err == nil {
 				err = overtaken("a Job of an earlier build of this name")
 			}
 		}

@@ -47,7 +47,7 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		start:      gauge("ocl_build_start_timestamp_seconds", "When the pool's latest build began.", pool),
 		end:        gauge("ocl_build_end_timestamp_seconds", "When the pool's latest build ended.", both),
 		active:     gauge("ocl_active_builds", "Builds of the pool that run.", pool),
-		layered:    gauge("ocl_layered_nodes_count", "Nodes of the pool, which all shall run its image.", pool),
+		layered:    gauge("ocl_layered_nodes_count", "Nodes of the pool that run a layered image.", pool),
 		rolled:     gauge("ocl_rollout_updated_nodes", "Nodes of the pool that have what the pool asks for.", pool),
 		nodes:      gauge("ocl_rollout_total_nodes", "Nodes of the pool.", pool),
 		degraded:   gauge("dayone_build_degraded", "1 while the pool's image is not what it should be.", pool),
@@ -141,8 +141,9 @@ func conditionTime(b *mcfgv1.MachineOSBuild, kind string) float64 {
 	return float64(c.LastTransitionTime.Unix())
 }
 
-// observe sets the gauges that follow from an observation.
-func (m *metrics) observe(o observation, degraded bool, retries int) {
+// observe sets the gauges that follow from an observation. layered are the pool's nodes that run an image; less than
+// zero: unknown.
+func (m *metrics) observe(o observation, degraded bool, retries, layered int) {
 	pool := o.poolName()
 	m.mu.Lock()
 	m.pools[o.config.Name] = pool
@@ -159,18 +160,20 @@ func (m *metrics) observe(o observation, degraded bool, retries int) {
 	m.degraded.WithLabelValues(pool).Set(map[bool]float64{true: 1}[degraded])
 	if o.pool != nil {
 		m.nodes.WithLabelValues(pool).Set(float64(o.pool.Status.MachineCount))
-		m.layered.WithLabelValues(pool).Set(float64(o.pool.Status.MachineCount))
 		m.rolled.WithLabelValues(pool).Set(float64(o.pool.Status.UpdatedMachineCount))
+	}
+	if layered >= 0 {
+		m.layered.WithLabelValues(pool).Set(float64(layered))
 	}
 }
 
-// forget drops the gauges of a MachineOSConfig that is gone.
-func (m *metrics) forget(config string) {
+// forget drops the gauges of a MachineOSConfig that is gone. It says whether there were any.
+func (m *metrics) forget(config string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	pool, known := m.pools[config]
 	if !known {
-		return
+		return false
 	}
 	delete(m.pools, config)
 	m.configs.Set(float64(len(m.pools)))
@@ -178,4 +181,5 @@ func (m *metrics) forget(config string) {
 		m.retriesNow, m.layered, m.rolled, m.nodes} {
 		g.DeletePartialMatch(prometheus.Labels{"pool": pool})
 	}
+	return true
 }

@@ -5,10 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"dayone.dev/dayone/manifests"
 )
 
 // heard keeps events' reasons and texts.
@@ -67,6 +72,8 @@ func TestEventsAndMetrics(t *testing.T) {
 	assert.Equal(t, 1.0, got["ocl_build_state{worker,failed}"])
 	assert.True(t, events.has("Warning BuildFailed"), "%q", events.lines)
 	assert.True(t, events.has("Warning BuildDegraded"), "%q", events.lines)
+	assert.True(t, events.has("Warning JobFailed"), "%q", events.lines)
+	assert.False(t, events.has("Warning ConfigReconcileFailed"), "the build failed, not the config: %q", events.lines)
 
 	w.runner.outcome = nil
 	w.editText("worker", plainText+"RUN echo two\n")
@@ -85,4 +92,64 @@ func TestEventsAndMetrics(t *testing.T) {
 		"Normal BuildBuilding", "Normal BuildCompleted", "Normal BuildRecovered", "Normal ConfigReconciled"} {
 		assert.True(t, events.has(reason), "%s in %q", reason, events.lines)
 	}
+}
+
+// TestEventsOfMCO has the reasons that MCO's builder gives to events, each with its meaning.
+func TestEventsOfMCO(t *testing.T) {
+	w, _ := newFakeWorld(t)
+	registry, events := prometheus.NewRegistry(), &heard{}
+	o := w.options()
+	o.Metrics = registry
+	r, err := newReconciler(w.client, w.client, events, o)
+	require.NoError(t, err)
+	w.step = func() {
+		w.runner.step(w.ctx())
+		reconcileOnce(w.ctx(), t, r, "worker")
+	}
+	layered := func(name, config, image string) {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{manifests.AnnotationCurrentConfig: config}}}
+		if image != "" {
+			n.Annotations[manifests.AnnotationCurrentImage] = image
+		}
+		w.create(n)
+	}
+	w.addPool("worker", "one", plainText)
+	layered("a", "rendered-worker-a", "r.test/os@sha256:1")
+	layered("b", "rendered-worker-a", "")
+	layered("c", "rendered-infra-a", "r.test/os@sha256:1")
+	w.untilAvailable("worker")
+	for _, want := range []string{"Normal JobStarted", "Normal JobCompleted", "Normal JobDeleted"} {
+		assert.True(t, events.has(want), "%s in %q", want, events.lines)
+	}
+	assert.False(t, events.has("Normal PoolConfigChanged"), "the first rendered config is no change")
+	assert.InDelta(t, 1, gathered(t, registry)["ocl_layered_nodes_count{worker}"], 0,
+		"of the pool's nodes one runs an image, and the third node is another pool's")
+
+	w.render("worker", "b", "two")
+	w.step()
+	w.untilAvailable("worker")
+	assert.True(t, events.has("Normal PoolConfigChanged"), "%q", events.lines)
+
+	require.NoError(t, w.client.Delete(w.ctx(), w.config("worker")))
+	w.until("the deletion is announced", func() bool { return events.has("Normal ConfigDeleted") })
+}
+
+// TestAConfigThatCannotBeReconciled says so with MCO's reason: there is no build that could fail.
+func TestAConfigThatCannotBeReconciled(t *testing.T) {
+	w, _ := newFakeWorld(t)
+	events := &heard{}
+	r, err := newReconciler(w.client, w.client, events, w.options())
+	require.NoError(t, err)
+	w.step = func() {
+		w.runner.step(w.ctx())
+		reconcileOnce(w.ctx(), t, r, "worker")
+	}
+	w.addPool("worker", "one", plainText)
+	w.untilAvailable("worker")
+	w.editConfig("worker", func(c *mcfgv1.MachineOSConfig) { c.Spec.RenderedImagePushSecret.Name = "no-such-secret" })
+	w.editText("worker", plainText+"RUN echo two\n")
+	w.untilDegraded("worker")
+	assert.True(t, events.has("Warning ConfigReconcileFailed"), "%q", events.lines)
+	assert.False(t, events.has("Warning JobFailed"), "%q", events.lines)
 }

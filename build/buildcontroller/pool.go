@@ -17,9 +17,19 @@ import (
 // reportPool writes what pools show, the condition ImageBuildDegraded and the count of retries, and the metrics.
 func reportPool(ctx context.Context, x scope, s state) (state, error) {
 	v, retries := verdictOf(s), retriesOf(s)
-	x.recorder.metrics.observe(s.observation, v.degraded, retries)
+	layered, err := x.layeredNodes(ctx, s)
+	if err != nil {
+		return s, err
+	}
+	x.recorder.metrics.observe(s.observation, v.degraded, retries, layered)
 	if s.pool == nil {
 		return s, nil
+	}
+	if now := s.pool.Spec.Configuration.Name; now != "" {
+		if was, known := x.memory.rendered.Swap(s.pool.Name, now); known && was != now {
+			x.recorder.event(s.pool, corev1.EventTypeNormal, eventPoolChanged, "the rendered config changes from %s to %s", was,
+				now)
+		}
 	}
 	c := mcfgv1.MachineConfigPoolCondition{Type: mcfgv1.MachineConfigPoolImageBuildDegraded, Status: corev1.ConditionFalse,
 		Reason: string(mcfgv1.MachineConfigPoolBuildSuccess), Message: s.decision.Message,

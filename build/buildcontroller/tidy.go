@@ -19,7 +19,7 @@ func tidy(ctx context.Context, x scope, s state) (state, error) {
 		}
 		j, err := x.api.jobNamed(ctx, x.api.client, b)
 		if err == nil && j != nil && j.DeletionTimestamp == nil {
-			err = x.api.deleteJob(ctx, b)
+			err = deleteJob(ctx, x, b)
 		}
 		if err != nil {
 			return s, err

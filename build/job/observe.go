@@ -21,7 +21,7 @@ const (
 	reasonWaiting   = "Waiting"
 	reasonRunning   = "Running"
 	reasonRetrying  = "Retrying"
-	reasonDeleted   = "JobDeleted"
+	ReasonDeleted   = "JobDeleted"
 	ReasonMemory    = "OutOfMemory"
 	reasonKilled    = "Killed"
 	reasonLost      = "ResultLost"
@@ -42,7 +42,7 @@ type Observation struct {
 func Observe(job *batchv1.Job, pods []corev1.Pod) Observation {
 	if job == nil {
 		return Observation{State: machineosbuild.Interrupted,
-			Cause: machineosbuild.Cause{Reason: reasonDeleted, Message: "the build's Job was deleted"}}
+			Cause: machineosbuild.Cause{Reason: ReasonDeleted, Message: "the build's Job was deleted"}}
 	}
 	own := podsOf(job, pods)
 	for _, p := range own {
@@ -102,7 +102,7 @@ func unfinished(job *batchv1.Job, pods []*corev1.Pod) Observation {
 	}
 	if job.DeletionTimestamp != nil {
 		return Observation{State: machineosbuild.Interrupted,
-			Cause: machineosbuild.Cause{Reason: reasonDeleted, Message: "the build's Job is being deleted"}}
+			Cause: machineosbuild.Cause{Reason: ReasonDeleted, Message: "the build's Job is being deleted"}}
 	}
 	var last *corev1.Pod
 	for _, p := range pods {
