@@ -198,7 +198,7 @@ func (r *reconciler) witness(w *world, b *mcfgv1.MachineOSBuild, seen []sight, n
 	var last *sight
 	for i := range seen {
 		if failed(seen[i].pod) {
-			now.Add(mcobuild.PodOf(seen[i].pod))
+			now.Add(seen[i].pod)
 			last = &seen[i]
 		}
 	}

@@ -302,15 +302,7 @@ func TestWhenARebuildIsRequested(t *testing.T) {
 		{name: "no pool", change: func(s *mcobuild.Situation) { s.Pool = nil }, why: "gone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := machineOSBuild()
-			require.NoError(t, machineosbuild.Move(b, machineosbuild.Failed, machineosbuild.Cause{}, now))
-			own := cause
-			s := mcobuild.Situation{Build: b, Now: now, Pool: &mcfgv1.MachineConfigPool{},
-				Config: &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{
-					Annotations: map[string]string{manifests.AnnotationCurrentBuild: "worker-1"}}},
-				Record: mcobuild.Record{Cause: &own, Attempts: mcobuild.Attempts{UID: "u1",
-					Ended: &metav1.Time{Time: now.Add(-10 * time.Minute)}}}}
-			s.Pool.Spec.Configuration.Name = "rendered-worker-1"
+			s := retriable(t, now, cause)
 			if c.change != nil {
 				c.change(&s)
 			}
@@ -320,6 +312,20 @@ func TestWhenARebuildIsRequested(t *testing.T) {
 			assert.Contains(t, got.Why, c.why)
 		})
 	}
+}
+
+// retriable is a build that failed ten minutes ago, and would be asked for again now.
+func retriable(t *testing.T, now time.Time, cause mcobuild.Cause) mcobuild.Situation {
+	t.Helper()
+	b := machineOSBuild()
+	require.NoError(t, machineosbuild.Move(b, machineosbuild.Failed, machineosbuild.Cause{}, now))
+	s := mcobuild.Situation{Build: b, Now: now, Pool: &mcfgv1.MachineConfigPool{},
+		Config: &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{manifests.AnnotationCurrentBuild: "worker-1"}}},
+		Record: mcobuild.Record{Cause: &cause, Attempts: mcobuild.Attempts{UID: "u1",
+			Ended: &metav1.Time{Time: now.Add(-10 * time.Minute)}}}}
+	s.Pool.Spec.Configuration.Name = "rendered-worker-1"
+	return s
 }
 
 func TestARecordIsWhatItWas(t *testing.T) {

@@ -56,7 +56,7 @@ type Attempts struct {
 	// Ended is when it ended.
 	Ended *metav1.Time `json:"ended,omitempty"`
 	// Pods are those of this build that ended, the newest last.
-	Pods []Pod `json:"pods,omitempty"`
+	Pods []pod `json:"pods,omitempty"`
 	// Lost says in a sentence what of the log could not be kept.
 	Lost string `json:"lost,omitempty"`
 	// Retries counts the rebuilds that dayone asked for in a row. Asked is the UID of the failed build for which it asked
@@ -66,8 +66,8 @@ type Attempts struct {
 	AskedAt *metav1.Time `json:"askedAt,omitempty"`
 }
 
-// Pod is one attempt of the build's Job.
-type Pod struct {
+// pod is one attempt of the build's Job.
+type pod struct {
 	Name      string       `json:"name"`
 	Node      string       `json:"node,omitempty"`
 	Container string       `json:"container,omitempty"`
@@ -76,9 +76,9 @@ type Pod struct {
 	Ended     *metav1.Time `json:"ended,omitempty"`
 }
 
-// PodOf is a pod that has ended, as it is kept.
-func PodOf(p *corev1.Pod) Pod {
-	kept := Pod{Name: p.Name, Node: p.Spec.NodeName, Reason: p.Status.Reason}
+// podOf is a pod that has ended, as it is kept.
+func podOf(p *corev1.Pod) pod {
+	kept := pod{Name: p.Name, Node: p.Spec.NodeName, Reason: p.Status.Reason}
 	for _, name := range []string{BuildContainer, digestContainer} {
 		if s := ContainerOf(p, name); s != nil && s.State.Terminated != nil {
 			t := s.State.Terminated
@@ -94,8 +94,9 @@ func PodOf(p *corev1.Pod) Pod {
 	return kept
 }
 
-// Add takes a pod, once, and keeps the newest.
-func (a *Attempts) Add(p Pod) {
+// Add takes a pod that has ended, once, and keeps the newest.
+func (a *Attempts) Add(ended *corev1.Pod) {
+	p := podOf(ended)
 	for i := range a.Pods {
 		if a.Pods[i].Name == p.Name {
 			a.Pods[i] = p
