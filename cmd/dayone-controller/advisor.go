@@ -11,6 +11,7 @@ import (
 
 	"dayone.dev/dayone/build/failurecontroller"
 	"dayone.dev/dayone/cmd/internal/manager"
+	"dayone.dev/dayone/rebase/forecastcontroller"
 )
 
 // advisorParts forecast, explain and watch what a running Machine Config Operator does. They write policies, requests
@@ -20,6 +21,11 @@ func (s *settings) advisorParts() []part {
 		{watch: func(string) map[client.Object]cache.ByObject { return failurecontroller.CacheOptions() },
 			add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
 				return failurecontroller.Add(ctx, m, failurecontroller.Options{Namespace: o.Namespace, Log: log,
+					Metrics: metrics.Registry})
+			}},
+		{watch: func(string) map[client.Object]cache.ByObject { return forecastcontroller.CacheOptions() },
+			add: func(_ context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
+				return forecastcontroller.SetupWithManager(m, forecastcontroller.Options{Namespace: o.Namespace, Log: log,
 					Metrics: metrics.Registry})
 			}},
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // removeMade deletes what the programs made while they worked: copied Secrets, the config server's CA, leases, the
-// nodes' records, and their annotations on nodes and pools.
+// nodes' records, an advisor's entries among the disruption policies, and their annotations on nodes and pools.
 func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
 	if err := giveBuildsBack(ctx, t); err != nil {
 		return err
@@ -43,6 +43,9 @@ func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
 		client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy})
 	if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("delete MachineConfigNodes: %w", err)
+	}
+	if err := ReleasePolicies(ctx, t.Client); err != nil {
+		return err
 	}
 	return removeAnnotations(ctx, t.Client, mode)
 }

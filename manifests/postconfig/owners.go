@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
@@ -138,3 +139,6 @@ func Decode(annotations map[string]string) (Rules, error) {
 	}
 	return r, nil
 }
+
+// OwnerOf is the MachineConfig whose owner gave the rules of an origin.
+func OwnerOf(o Origin) string { return strings.TrimPrefix(string(o), originOwner) }

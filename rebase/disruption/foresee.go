@@ -88,15 +88,15 @@ func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (
 		why := "rendered config " + has.Config + " is gone, so that nobody can compare"
 		plan := Plan{Level: LevelReboot, Steps: ordered([]Action{{Type: Reboot}}), Stage: change != ImageSame,
 			Changes: []Change{{Kind: kindOther, Name: has.Config, What: "unknown", Why: why}}}
-		return plan, Transition{Level: plan.Level, Change: change, Steps: plan.Steps, Why: why}, nil
+		return plan, Transition{Level: plan.Level, Boots: plan.boots(), Change: change, Steps: plan.Steps, Why: why}, nil
 	}
 	way := Way{From: old, To: wanted, Was: has.Image, Is: f.Target.Image, ConfigOnly: change == ImageConfig}
 	plan, err := Effect(way.Input(f.Settings))
 	if err != nil {
 		return Plan{}, Transition{}, err
 	}
-	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Change: way.image(), Steps: plan.Steps,
-		Changed: len(plan.Changes), Why: plan.Because()}, nil
+	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Boots: plan.boots(),
+		Change: way.image(f.Settings.Actor), Steps: plan.Steps, Changed: len(plan.Changes), Why: plan.Because()}, nil
 }
 
 // Because names the first change that makes the level what it is, and why.

@@ -37,6 +37,9 @@ type Input struct {
 	Policies Policies
 	// Mirrors says which changes of registries.conf need no drain.
 	Mirrors MirrorPolicy
+	// Actor is whose rules hold. Reverts: the node had an image of its own and is to have none.
+	Actor   Actor
+	Reverts bool
 }
 
 // Level is how much a plan disturbs, from least to most. Its number is the exit code of the plan commands.
@@ -118,6 +121,9 @@ func Effect(in Input) (Plan, error) {
 	after, err := read(in.New)
 	if err != nil {
 		return Plan{}, err
+	}
+	if in.Actor == ActorMCO {
+		return effectOfMCO(in, before, after), nil
 	}
 	e := &effect{Input: in, before: before, after: after}
 	// A removed file belongs to the rules of the config that had it. The admin's and the cluster's own rules are compared

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/target"
@@ -23,6 +24,8 @@ type Transition struct {
 	Hash string `json:"hash"`
 	// Level is how much it disturbs a node.
 	Level Level `json:"level"`
+	// Boots is how often such a node boots.
+	Boots int `json:"boots,omitempty"`
 	// Change says how the image differs from the one that the nodes have; absent: it does not.
 	Change ImageChange `json:"change,omitempty"`
 	// Steps are in the order in which they are carried out.
@@ -137,4 +140,29 @@ func MaxDisruption(annotations map[string]string) (limit Level, found bool, err 
 		return 0, true, fmt.Errorf("read annotation %s: %w", manifests.AnnotationMaxDisruption, err)
 	}
 	return limit, true, nil
+}
+
+// Describe says the plan in a sentence.
+func (p PoolPlan) Describe() string {
+	if p.Nodes == 0 {
+		return "every node that has reported has " + p.Target.Config
+	}
+	out := fmt.Sprintf("%s changes %d nodes: %s", p.Target.Config, p.Nodes, p.Level)
+	if steps := p.Steps(); len(steps) > 0 {
+		out += " (" + strings.Join(steps, ", ") + ")"
+	}
+	for _, w := range p.Transitions {
+		if w.Level == p.Level && w.Why != "" {
+			out += "; because of " + w.Why
+			break
+		}
+	}
+	if len(p.Blocking) > 0 {
+		out += "; PodDisruptionBudgets that allow no eviction now: " + strings.Join(p.Blocking, ", ")
+	}
+	if p.Seconds > 0 {
+		out += fmt.Sprintf("; about %s, as nodes of this cluster needed before", (time.Duration(p.Seconds) * time.Second).
+			Round(time.Second))
+	}
+	return out
 }

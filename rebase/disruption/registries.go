@@ -59,15 +59,24 @@ type mirror struct {
 
 // kind tells which objects make mirrors like this one.
 func (m mirror) kind() MirrorKind {
-	if m.Pull == "digest-only" {
+	if m.Pull == digestOnly {
 		return DigestMirrors
 	}
 	return TagMirrors
 }
 
+// digestOnly is for mirrors that are asked for digests only. Source: containers-registries.conf(5).
+const digestOnly = "digest-only"
+
+// decodeMirrorFile reads the file as it is written.
+func decodeMirrorFile(data []byte) (f mirrorFile, err error) {
+	_, err = toml.Decode(string(data), &f)
+	return f, err
+}
+
 func readMirrorFile(data []byte) (mirrorFile, error) {
-	var f mirrorFile
-	if _, err := toml.Decode(string(data), &f); err != nil {
+	f, err := decodeMirrorFile(data)
+	if err != nil {
 		return f, err
 	}
 	if _, err := toml.Decode(string(data), &f.Rest); err != nil {
@@ -83,7 +92,7 @@ func readMirrorFile(data []byte) (mirrorFile, error) {
 		if r.DigestOnly {
 			for j, m := range r.Mirrors {
 				if m.Pull == "" || m.Pull == "all" {
-					f.Registries[i].Mirrors[j].Pull = "digest-only"
+					f.Registries[i].Mirrors[j].Pull = digestOnly
 				}
 			}
 		}

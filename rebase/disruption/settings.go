@@ -16,6 +16,8 @@ import (
 
 // Settings are what the MachineConfiguration says, merged with the cluster's own rules.
 type Settings struct {
+	// Actor is whose rules they are.
+	Actor Actor
 	// Policies are the merged rules, User the admin's alone.
 	Policies, User Policies
 	Mirrors        MirrorPolicy

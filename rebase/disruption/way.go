@@ -15,14 +15,18 @@ type Way struct {
 
 // Input is what the effect of the way depends on.
 func (w Way) Input(s Settings) Input {
-	return Input{Old: w.From, New: w.To, Layered: w.Was != "" && w.Is != "", Image: w.image(), Policies: s.Policies,
-		Mirrors: s.Mirrors}
+	return Input{Old: w.From, New: w.To, Layered: w.Was != "" && w.Is != "", Image: w.image(s.Actor), Policies: s.Policies,
+		Mirrors: s.Mirrors, Actor: s.Actor, Reverts: w.Was != "" && w.Is == ""}
 }
 
 // image says how the image changes. The OS image of a node that is not layered is one of its config's own changes.
-func (w Way) image() ImageChange {
+func (w Way) image(by Actor) ImageChange {
 	switch {
-	case w.Was == w.Is, w.From.Name == w.To.Name && boots(w.From, w.Was) == boots(w.To, w.Is):
+	case w.Was == w.Is:
+		return ImageSame
+	case by == ActorMCO: // it boots into every other image, and compares names only
+		return ImageContent
+	case w.From.Name == w.To.Name && boots(w.From, w.Was) == boots(w.To, w.Is):
 		return ImageSame
 	case w.ConfigOnly && w.Was != "" && w.Is != "":
 		return ImageConfig

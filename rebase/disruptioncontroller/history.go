@@ -5,16 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
@@ -50,39 +47,4 @@ func noteTimes(ctx context.Context, c client.Client, pool *rollout.PoolView, now
 		}
 	}
 	return nil
-}
-
-// Lister lists objects: a cluster's client, or something that stands for one.
-type Lister interface {
-	List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error
-}
-
-// Blocking names the PodDisruptionBudgets that allow no eviction at present and that have pods on these nodes, at most
-// disruption.MaxBlocking.
-func Blocking(ctx context.Context, from Lister, nodes map[string]bool) ([]string, error) {
-	var budgets policyv1.PodDisruptionBudgetList
-	if err := from.List(ctx, &budgets); err != nil {
-		return nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
-	}
-	var out []string
-	for i := range budgets.Items {
-		b := &budgets.Items[i]
-		if b.Status.DisruptionsAllowed > 0 || b.Status.ExpectedPods == 0 || len(out) == disruption.MaxBlocking {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
-			continue //nolint:nilerr // the API refuses such a selector
-		}
-		var pods corev1.PodList
-		if err := from.List(ctx, &pods, client.InNamespace(b.Namespace),
-			client.MatchingLabelsSelector{Selector: selector}); err != nil {
-			return nil, fmt.Errorf("list pods of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
-		}
-		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return nodes[p.Spec.NodeName] }) {
-			out = append(out, b.Namespace+"/"+b.Name)
-		}
-	}
-	slices.Sort(out)
-	return out, nil
 }

@@ -3,7 +3,6 @@ package disruptioncontroller
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -94,7 +93,7 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnreadable, err.Error())
 	}
 	if plan.Level >= disruption.LevelDrain {
-		if plan.Blocking, err = Blocking(ctx, r.live, draining); err != nil {
+		if plan.Blocking, err = fleet.Blocking(ctx, r.live, draining); err != nil {
 			return ctrl.Result{}, err
 		}
 		result.RequeueAfter = recompute
@@ -111,9 +110,9 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 		}
 	}
 	if coming {
-		return result, r.condition(ctx, written, false, reasonImage, describe(plan)+"; another image follows; "+expected)
+		return result, r.condition(ctx, written, false, reasonImage, plan.Describe()+"; another image follows; "+expected)
 	}
-	return result, r.condition(ctx, written, true, plan.Level.String(), describe(plan))
+	return result, r.condition(ctx, written, true, plan.Level.String(), plan.Describe())
 }
 
 // expect says what the image that the pool gets next does to the nodes; coming is false when there is none.
@@ -130,7 +129,7 @@ func (r *Plans) expect(ctx context.Context, c *rollout.Cluster, pool *rollout.Po
 	if err != nil {
 		return "", true, err
 	}
-	return "expected then: " + describe(plan), true, nil
+	return "expected then: " + plan.Describe(), true, nil
 }
 
 // foresee computes what the pool's target does to its nodes, with the image of a build in the place of its own; nil:
@@ -159,31 +158,6 @@ func renderedConfig(ctx context.Context, c client.Reader, name string) (*mcfgv1.
 		return nil, nil //nolint:nilerr // not found is an answer
 	}
 	return mc, nil
-}
-
-// describe says a plan in a sentence.
-func describe(p disruption.PoolPlan) string {
-	if p.Nodes == 0 {
-		return "every node that has reported has " + p.Target.Config
-	}
-	out := fmt.Sprintf("%s changes %d nodes: %s", p.Target.Config, p.Nodes, p.Level)
-	if steps := p.Steps(); len(steps) > 0 {
-		out += " (" + strings.Join(steps, ", ") + ")"
-	}
-	for _, w := range p.Transitions {
-		if w.Level == p.Level && w.Why != "" {
-			out += "; because of " + w.Why
-			break
-		}
-	}
-	if len(p.Blocking) > 0 {
-		out += "; PodDisruptionBudgets that allow no eviction now: " + strings.Join(p.Blocking, ", ")
-	}
-	if p.Seconds > 0 {
-		out += fmt.Sprintf("; about %s, as nodes of this cluster needed before", (time.Duration(p.Seconds) * time.Second).
-			Round(time.Second))
-	}
-	return out
 }
 
 // condition writes EffectKnown if it says something new.

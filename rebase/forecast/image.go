@@ -7,6 +7,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
@@ -19,6 +20,9 @@ type ImageFunc func(in *Input, pool *mcfgv1.MachineConfigPool,
 // say it. What files change about an image, the builder's own function says.
 func (p *Pool) coming(in Input) (build *mcfgv1.MachineOSBuild, unknown []string) {
 	build, known := p.view.Coming()
+	if in.Cluster.Actor == disruption.ActorMCO {
+		return p.comingOfMCO(in, build, known), nil
+	}
 	mosc := p.view.MachineOSConfig()
 	if mosc == nil || in.Image == nil || known && in.Changes == nil {
 		if !known {
@@ -37,6 +41,20 @@ func (p *Pool) coming(in Input) (build *mcfgv1.MachineOSBuild, unknown []string)
 		return build, nil
 	}
 	return p.view.Missing(is), nil
+}
+
+// comingOfMCO is the build that MCO begins, or has begun: it takes the image that is there for a config that asks for
+// nothing of the kernel and the packages. Nobody knows how two of its images differ: each is taken for a new one.
+func (p *Pool) comingOfMCO(in Input, build *mcfgv1.MachineOSBuild, known bool) *mcfgv1.MachineOSBuild {
+	if known {
+		return build
+	}
+	pool := p.view.Object
+	was, is := in.Configs[pool.Status.Configuration.Name], in.Configs[pool.Spec.Configuration.Name]
+	if was != nil && is != nil && !rollout.MakesImage(was, is) {
+		return nil
+	}
+	return p.view.Unlike()
 }
 
 // former is the build of the image that the pool gets without the files; nil: it gets none, or it is not known.

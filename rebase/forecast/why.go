@@ -53,17 +53,13 @@ func Why(in Input, name string) (*Node, error) {
 	node := in.Cluster.Nodes[i]
 	out := &Node{Source: in.Source, At: in.At.UTC().Truncate(time.Second), Node: name}
 	out.report(node)
-	pools := make([]*mcfgv1.MachineConfigPool, 0, len(in.Cluster.Pools))
-	for i := range in.Cluster.Pools {
-		pools = append(pools, &in.Cluster.Pools[i])
-	}
-	pool, err := rollout.NewPlacement(pools).Pool(node)
+	pool, err := placementOf(in.Cluster).Pool(node)
 	switch {
 	case err != nil:
 		out.Fault = err.Error()
 		return out, nil
 	case pool == nil:
-		out.Fault = "no pool's nodeSelector takes the node: no pool updates it"
+		out.Fault = noPool
 		return out, nil
 	}
 	all := planPools(in).Pools
@@ -75,6 +71,18 @@ func Why(in Input, name string) (*Node, error) {
 	out.place(&all[at])
 	out.PoolConditions = degraded(pool)
 	return out, nil
+}
+
+// noPool is what is wrong with a node that no pool takes.
+const noPool = "no pool's nodeSelector takes the node: no pool updates it"
+
+// placementOf tells which pool takes a node.
+func placementOf(c *rollout.Cluster) *rollout.Placement {
+	pools := make([]*mcfgv1.MachineConfigPool, 0, len(c.Pools))
+	for i := range c.Pools {
+		pools = append(pools, &c.Pools[i])
+	}
+	return rollout.NewPlacement(pools)
 }
 
 // Progress is how far the node is.
@@ -132,11 +140,15 @@ func (n *Node) place(p *Pool) {
 			n.InTheWay = append(n.InTheWay, fmt.Sprintf("%s: %s (%s)", v.Node, v.Message, v.Phase))
 		}
 	}
-	record := p.view.Records[n.Node]
-	if record == nil {
+	n.complain(p.view.Records[n.Node])
+}
+
+// complain adds what the drain says that does not get on.
+func (n *Node) complain(record *mcfgv1.MachineConfigNode) {
+	if record == nil || n.Drain == "" {
 		return
 	}
-	for _, c := range record.Status.Conditions { // the complaint of a drain that does not get on
+	for _, c := range record.Status.Conditions {
 		if c.Type == string(mcfgv1.MachineConfigNodeUpdateDrained) && c.Status != metav1.ConditionTrue && c.Message != "" {
 			n.Drain = strings.TrimPrefix(n.Drain+"; ", "; ") + c.Reason + ": " + c.Message
 		}

@@ -28,6 +28,8 @@ type Cluster struct {
 	Deferred map[string]string
 	// Foreseen lets targets wait whose effect on the nodes is not published yet.
 	Foreseen bool
+	// Actor is whose node controller decides; default: dayone's.
+	Actor disruption.Actor
 	// Memory saves reading nodes again that have not changed since the last read; nil: all are read.
 	Memory *Memory
 }
@@ -65,6 +67,7 @@ type PoolView struct {
 	// Doubt is why it is not known which nodes are the pool's; empty: that is known. Such a pool is held and never done.
 	Doubt  string
 	memory *Memory
+	actor  disruption.Actor
 	// machineOSConfig is the pool's, nil when it is not layered. begun is the build of an image that the pool does not
 	// have yet; rebuild: one is asked for; unseen: the builder has not looked at the MachineOSConfig as it is.
 	machineOSConfig *mcfgv1.MachineOSConfig
@@ -95,6 +98,10 @@ func (c *Cluster) View(pool string) *PoolView {
 		l.Faults = append(l.Faults, err.Error())
 	}
 	c.Memory.trim(len(c.Nodes))
+	if l.actor = c.Actor; l.actor == disruption.ActorMCO {
+		l.underMCO(c, NewPlacement(all))
+		return l
+	}
 	l.place(c, NewPlacement(all))
 	l.quorum(c)
 	l.aim(c)
@@ -213,6 +220,9 @@ func (l *PoolView) Hold(why string) {
 
 // Plan decides for the pool. A maxUnavailable that cannot be read becomes a fault and holds the pool.
 func (l *PoolView) Plan(now time.Time) Plan {
+	if l.actor == disruption.ActorMCO {
+		return l.planOfMCO()
+	}
 	plan, err := Make(l.Pool, l.Nodes, now)
 	if err == nil {
 		return plan

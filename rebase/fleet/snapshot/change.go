@@ -74,7 +74,8 @@ func (s *Source) former(ctx context.Context, c *rollout.Cluster) (*forecast.Inpu
 			return nil, fmt.Errorf("read %T of %s: %w", list, s.name, err)
 		}
 	}
-	in.Cluster = &rollout.Cluster{Pools: pools.Items, Configs: layering.Items, Builds: c.Builds, Nodes: c.Nodes}
+	in.Cluster = &rollout.Cluster{Pools: pools.Items, Configs: layering.Items, Builds: c.Builds, Nodes: c.Nodes,
+		Actor: c.Actor}
 	if err := s.configs(ctx, in); err != nil {
 		return nil, err
 	}

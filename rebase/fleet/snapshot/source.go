@@ -16,7 +16,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/disruption"
-	"dayone.dev/dayone/rebase/disruptioncontroller"
+	"dayone.dev/dayone/rebase/fleet"
 	"dayone.dev/dayone/rebase/forecast"
 	"dayone.dev/dayone/rebase/rollout"
 )
@@ -34,13 +34,21 @@ type Source struct {
 	// deferred are nodes that go last, with the reason; known of live clusters only.
 	deferred map[string]string
 	recorded bool
+	// actor is whose controllers act on the nodes.
+	actor disruption.Actor
 	// Image foresees the cluster's builder.
 	Image forecast.ImageFunc
 }
 
 // Live is a cluster; name is its address, namespace that of dayone's controllers.
 func Live(ctx context.Context, c client.Reader, name, namespace string) *Source {
-	return &Source{objects: c, name: name, deferred: controllerNode(ctx, c, namespace)}
+	s := &Source{objects: c, name: name, actor: liveActor(ctx, c, time.Now())}
+	if s.actor == disruption.ActorMCO {
+		s.deferred = fleet.OperatorNode(ctx, c)
+	} else {
+		s.deferred = controllerNode(ctx, c, namespace)
+	}
+	return s
 }
 
 // Recorded is a dump of a cluster: a directory of objects as kubectl get -o yaml or must-gather write them.
@@ -49,7 +57,7 @@ func Recorded(dir string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{objects: d, name: dir, recorded: true}, nil
+	return &Source{objects: d, name: dir, recorded: true, actor: recordedActor(context.Background(), d)}, nil
 }
 
 // List lists the objects of a kind as they are.
@@ -91,7 +99,7 @@ func (s *Source) Read(ctx context.Context, at time.Time) (forecast.Input, error)
 	object, err := machineConfiguration(ctx, s.objects)
 	if err == nil {
 		in.Unruled = object == nil
-		in.Settings, err = disruption.Read(object)
+		in.Settings, err = disruption.ReadFor(s.actor, object)
 	}
 	if err != nil {
 		return in, fmt.Errorf("read %s: %w", s.name, err)
@@ -99,7 +107,7 @@ func (s *Source) Read(ctx context.Context, at time.Time) (forecast.Input, error)
 	if !s.recorded {
 		in.Blocking = func(nodes map[string]bool) []string {
 			// A user without the right to see pods gets the rest of the answer.
-			names, _ := disruptioncontroller.Blocking(ctx, s.objects, nodes)
+			names, _ := fleet.Blocking(ctx, s.objects, nodes)
 			return names
 		}
 	}
@@ -128,7 +136,7 @@ func (s *Source) rollout(ctx context.Context) (*rollout.Cluster, error) {
 		}
 	}
 	return &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items,
-		Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred}, nil
+		Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred, Actor: s.actor}, nil
 }
 
 // configs reads MachineConfigs.
