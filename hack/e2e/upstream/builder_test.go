@@ -125,7 +125,7 @@ func newBeside(t *testing.T, m mco) *beside {
 		Labels: map[string]string{"node-role.kubernetes.io/worker": ""}, Annotations: map[string]string{
 			manifests.AnnotationCurrentConfig: names["worker"], manifests.AnnotationDesiredConfig: names["worker"],
 			manifests.AnnotationState: manifests.StateDone}}})
-	require.NoError(t, w.heartbeat(t.Context()))
+	w.eventually("the node is ready", w.heartbeat)
 	metrics := func() string { return fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)) }
 	w.start(m, "machine-config-controller", "--templates", filepath.Join(string(m), "templates"),
 		"--payload-version", release, "--metrics-listen-address", metrics(), "--kubeconfig", w.kubeconfig,
