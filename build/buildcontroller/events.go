@@ -101,7 +101,8 @@ func (r recorder) jobMoved(b *mcfgv1.MachineOSBuild, from machineosbuild.State, 
 	case o.State == machineosbuild.Succeeded:
 		r.event(b, corev1.EventTypeNormal, eventJobCompleted, "Job %s has completed", name)
 	case o.State == machineosbuild.Failed:
-		r.event(b, corev1.EventTypeWarning, eventJobFailed, "Job %s has failed: MachineOSBuild %s has the cause", name, b.Name)
+		r.event(b, corev1.EventTypeWarning, eventJobFailed, "Job %s has failed: MachineOSBuild %s has the cause", name,
+			b.Name)
 	case o.State == machineosbuild.Interrupted && o.Cause.Reason == job.ReasonDeleted: // by somebody else
 		r.event(b, corev1.EventTypeNormal, eventJobDeleted, "Job %s is deleted", name)
 	}
@@ -112,7 +113,8 @@ func (r recorder) configDeleted(name string, config *mcfgv1.MachineOSConfig) {
 	if config == nil {
 		config = &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
-	r.event(config, corev1.EventTypeNormal, eventConfigDeleted, "MachineOSConfig %s is deleted, and its builds with it", name)
+	r.event(config, corev1.EventTypeNormal, eventConfigDeleted, "MachineOSConfig %s is deleted, and its builds with it",
+		name)
 }
 
 // failures are the reasons of decisions about builds that failed.

@@ -149,8 +149,8 @@ type sight struct {
 	err     error
 }
 
-// of gives the pods of a build, the oldest first. Where nobody saw its Job, its pods are those of the Job's name that are
-// not older than the build. Texts of logs are given with text only.
+// of gives the pods of a build, the oldest first. Where nobody saw its Job, its pods are those of the Job's name that
+// are not older than the build. Texts of logs are given with text only.
 func (c *collector) of(build metav1.Object, text bool) (list []sight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package failurecontroller watches the builds of a running Machine Config Operator (MCO), says why one failed, keeps its
-// log beyond its pod's life, and asks MCO for another attempt where that may help.
+// Package failurecontroller watches the builds of a running Machine Config Operator (MCO), says why one failed, keeps
+// its log beyond its pod's life, and asks MCO for another attempt where that may help.
 //
 //	MachineOSBuilds, Jobs, pods, logs -> mcobuild.Explain -> ConfigMap dayone-build-NAME, event, metrics, rebuild request
 //
-// Of MCO's objects it changes one annotation of a MachineOSConfig, machineconfiguration.openshift.io/rebuild. It reads no
-// Secret.
+// Of MCO's objects it changes one annotation of a MachineOSConfig, machineconfiguration.openshift.io/rebuild. It reads
+// no Secret.
 package failurecontroller

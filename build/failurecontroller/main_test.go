@@ -46,8 +46,8 @@ const (
 	every = 50 * time.Millisecond
 )
 
-// kubelet stands in for a node's: the API server asks it for logs. Like the real one it answers 404 for pods that it does
-// not have, and goes on with a log that is followed until the container ends.
+// kubelet stands in for a node's: the API server asks it for logs. Like the real one it answers 404 for pods that it
+// does not have, and goes on with a log that is followed until the container ends.
 type kubelet struct {
 	mu   sync.Mutex
 	logs map[string]string        // POD/CONTAINER
@@ -88,7 +88,6 @@ type world struct {
 	env     *kubetest.Env
 	kubelet *kubelet
 	objects []*unstructured.Unstructured
-	pools   []string
 }
 
 func newWorld(t *testing.T) *world {
@@ -178,7 +177,8 @@ func (w *world) build(c *mcfgv1.MachineOSConfig, name string) *mcfgv1.MachineOSB
 	retries := int32(3)
 	w.make(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: failurecontroller.MCONamespace, Name: "build-" + name,
 		Labels: labels, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(b,
-			mcfgv1.SchemeGroupVersion.WithKind("MachineOSBuild"))}}, Spec: batchv1.JobSpec{BackoffLimit: &retries, Template: corev1.PodTemplateSpec{Spec: podSpec("")}}})
+			mcfgv1.SchemeGroupVersion.WithKind("MachineOSBuild"))}},
+		Spec: batchv1.JobSpec{BackoffLimit: &retries, Template: corev1.PodTemplateSpec{Spec: podSpec("")}}})
 	return b
 }
 

@@ -16,8 +16,8 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// ask requests the rebuild: it counts first and asks then, so that no retry goes uncounted. The cache may be late, and MCO
-// may have begun the rebuild already: the API server says what is true.
+// ask requests the rebuild: it counts first and asks then, so that no retry goes uncounted. The cache may be late, and
+// MCO may have begun the rebuild already: the API server says what is true.
 func (r *reconciler) ask(ctx context.Context, w *world, b *mcfgv1.MachineOSBuild, now mcobuild.Record) error {
 	config, build := &mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}
 	err := r.records.live.Get(ctx, client.ObjectKeyFromObject(w.config), config)

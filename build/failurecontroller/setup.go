@@ -76,7 +76,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// CacheOptions keep of MCO's namespace the Jobs of builds and the pods of Jobs alone: MCO gives pods no label of its own.
+// CacheOptions keep of MCO's namespace the Jobs of builds and the pods of Jobs alone: MCO gives pods no label of its
+// own.
 func CacheOptions() map[client.Object]cache.ByObject {
 	of := func(label string) cache.ByObject {
 		exists, err := labels.NewRequirement(label, selection.Exists, nil)

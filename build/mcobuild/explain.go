@@ -80,7 +80,8 @@ func cause(class build.Class, step, message, next string) Cause {
 
 // refused is a build for which MCO made no Job: it could not read the Containerfile.
 func (e Evidence) refused() Cause {
-	c := cause(build.ClassUser, stepRequest, "the Machine Config Operator refused the Containerfile and made no Job for it",
+	c := cause(build.ClassUser, stepRequest,
+		"the Machine Config Operator refused the Containerfile and made no Job for it",
 		"correct the Containerfile in the MachineOSConfig")
 	_, findings := containerfile.Lint(e.Containerfile, containerfile.LintOptions{})
 	if len(findings) > 0 {
@@ -129,7 +130,8 @@ func (e Evidence) ofBuild(t *corev1.ContainerStateTerminated) Cause {
 			"this step need less")
 		c.Message = "out of memory: " + c.Message
 	case t.Signal == 9 || t.ExitCode == 137 || t.ExitCode == 143:
-		c.blame(build.ClassTransient, "nothing, if node "+e.Pod.Spec.NodeName+" gets well; else look at the events of the pod")
+		c.blame(build.ClassTransient,
+			"nothing, if node "+e.Pod.Spec.NodeName+" gets well; else look at the events of the pod")
 		c.Message = fmt.Sprintf("the pod was stopped (exit code %d): %s", t.ExitCode, c.Message)
 	default:
 		e.classify(&c, o)
@@ -193,9 +195,10 @@ func (e Evidence) generated(o output) bool {
 // ofDigest is about the container that tells the digest of an image that is pushed already.
 func (e Evidence) ofDigest(t *corev1.ContainerStateTerminated) Cause {
 	o := read(cmp.Or(e.Logs[digestContainer], t.Message))
-	c := cause(build.ClassInfrastructure, stepDigest, "the image is pushed, but the Machine Config Operator could not write "+
-		"the ConfigMap with its digest: "+o.text(), "check the rights of ServiceAccount machine-os-builder and that the API "+
-		"server can be reached from node "+e.Pod.Spec.NodeName)
+	c := cause(build.ClassInfrastructure, stepDigest,
+		"the image is pushed, but the Machine Config Operator could not write the ConfigMap with its digest: "+o.text(),
+		"check the rights of ServiceAccount machine-os-builder and that the API "+
+			"server can be reached from node "+e.Pod.Spec.NodeName)
 	c.Excerpt, c.ExitCode = o.excerpt, int(t.ExitCode)
 	if symptom.Unreachable(strings.Join(o.excerpt, "\n")) {
 		c.Class = build.ClassTransient

@@ -348,7 +348,8 @@ func TestARecordIsWhatItWas(t *testing.T) {
 
 // FuzzExplain: no output makes it fail, and what it says is bounded.
 func FuzzExplain(f *testing.F) {
-	f.Add("+ buildah bud\n[3/3] STEP 2/3: RUN x\nError: building at STEP \"RUN x\": exit status 1\n", "FROM configs\nRUN x\n")
+	f.Add("+ buildah bud\n[3/3] STEP 2/3: RUN x\nError: building at STEP \"RUN x\": exit status 1\n",
+		"FROM configs\nRUN x\n")
 	f.Add("[99999999999999999999/1] STEP 0/0: FROM\n", "RUN")
 	f.Fuzz(func(t *testing.T, log, user string) {
 		got := mcobuild.Explain(mcobuild.Evidence{Build: machineOSBuild(), Containerfile: user,

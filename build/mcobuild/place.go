@@ -6,8 +6,8 @@ import (
 	"dayone.dev/dayone/build/containerfile"
 )
 
-// place is the line of the user's Containerfile that buildah was at. MCO writes its own stages first and the user's text
-// below them, so that the user's stages are the last ones. False: the instruction is not the user's, or unknown.
+// place is the line of the user's Containerfile that buildah was at. MCO writes its own stages first and the user's
+// text below them, so that the user's stages are the last ones. False: the instruction is not the user's, or unknown.
 func (o output) place(text string) (line int, found bool) {
 	file, err := containerfile.Parse(text)
 	if err != nil || o.step != stepContainerfile || o.stages == 0 {

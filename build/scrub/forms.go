@@ -6,8 +6,8 @@ import "regexp"
 const secretNames = `(?i)((?:auth|password|passwd|passwordHash|identitytoken|registrytoken|token|secret|` +
 	`client-key-data|private[-_]?key|access[-_]?key|api[-_]?key)`
 
-// Forms are forms of text that are secret wherever they stand. What the groups 1 and 2 hold is no part of the secret and
-// can stay, so that JSON can still be read.
+// Forms are forms of text that are secret wherever they stand. What the groups 1 and 2 hold is no part of the secret
+// and can stay, so that JSON can still be read.
 func Forms() []*regexp.Regexp {
 	return []*regexp.Regexp{
 		regexp.MustCompile(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`),
@@ -24,8 +24,8 @@ func Forms() []*regexp.Regexp {
 	}
 }
 
-// Unknown takes out of a text what has the form of a secret, for texts of which no secret is known. The text begins with
-// a line and ends with one: what is left of a private key whose beginning is cut off goes, too.
+// Unknown takes out of a text what has the form of a secret, for texts of which no secret is known. The text begins
+// with a line and ends with one: what is left of a private key whose beginning is cut off goes, too.
 func Unknown(text string) string {
 	if end := keyEnd.FindStringIndex(text); end != nil && !keyBegin.MatchString(text[:end[0]]) {
 		text = mark + text[end[0]:]

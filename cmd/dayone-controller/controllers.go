@@ -136,6 +136,8 @@ func (s *settings) program() manager.Program {
 			}
 			return cache.Options{ByObject: watched}
 		},
-		Add: s.add,
+		Add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
+			return addParts(ctx, m, s, o, log)
+		},
 	}
 }

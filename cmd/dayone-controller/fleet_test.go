@@ -183,8 +183,8 @@ func TestARolloutOf200Nodes(t *testing.T) {
 	t.Log("\n" + f.table(a))
 	assert.LessOrEqual(t, f.agents.mostAway, f.agents.limit, "never more nodes away than allowed")
 	assert.InDelta(t, 1, f.ratio(took), 0.001, "the limit is always used up")
-	// One for each: tainted, told, cordoned, drained, uncordoned, and how long it took. What a controller has written its cache
-	// shows a moment later: on a busy machine a few are written twice, which is no write more for each node.
+	// One for each: tainted, told, cordoned, drained, uncordoned, and how long it took. What a controller has written its
+	// cache shows a moment later: on a busy machine a few are written twice, which is no write more for each node.
 	twice := f.nodes / 10
 	assert.LessOrEqual(t, a.Writes["PATCH nodes"], 6*f.nodes+twice)
 	assert.LessOrEqual(t, a.Writes["PATCH machineconfignodes"], f.nodes+twice)

@@ -131,7 +131,7 @@ func agentsAnnotations(o client.Object) (out []string) {
 	}
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager != cluster.Daemon || entry.FieldsV1 == nil ||
-			json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		for _, key := range []string{manifests.AnnotationSyncedControllerConfig, manifests.AnnotationObservedServerCA,
@@ -174,18 +174,7 @@ func removeAnnotations(ctx context.Context, c client.Client, mode cluster.Mode) 
 		objects = append(objects, &pools.Items[i])
 	}
 	for _, o := range objects {
-		gone, change := map[string]any{}, map[string]any{}
-		for _, key := range append(annotations(), agentsAnnotations(o)...) {
-			if _, found := o.GetAnnotations()[key]; found {
-				gone[key] = nil
-			}
-		}
-		if len(gone) > 0 {
-			change["metadata"] = map[string]any{"annotations": gone}
-		}
-		if n, ok := o.(*corev1.Node); ok && mode == cluster.Full {
-			untaint(n, change)
-		}
+		change := removals(o, mode)
 		if len(change) == 0 {
 			continue
 		}
@@ -199,4 +188,21 @@ func removeAnnotations(ctx context.Context, c client.Client, mode cluster.Mode) 
 		}
 	}
 	return nil
+}
+
+// removals is the patch that takes off an object what removeAnnotations does; empty: there is nothing.
+func removals(o client.Object, mode cluster.Mode) map[string]any {
+	gone, change := map[string]any{}, map[string]any{}
+	for _, key := range append(annotations(), agentsAnnotations(o)...) {
+		if _, found := o.GetAnnotations()[key]; found {
+			gone[key] = nil
+		}
+	}
+	if len(gone) > 0 {
+		change["metadata"] = map[string]any{"annotations": gone}
+	}
+	if n, ok := o.(*corev1.Node); ok && mode == cluster.Full {
+		untaint(n, change)
+	}
+	return change
 }

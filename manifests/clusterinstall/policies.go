@@ -80,7 +80,7 @@ func LeaveShared(ctx context.Context, c client.Client, object client.Object) (le
 		if ofAdvisor(m) || m.FieldsV1 == nil {
 			continue
 		}
-		if err := eachEntry(m.FieldsV1.Raw, func(list map[string]any, key string) { theirs[key] = true }); err != nil {
+		if err := eachEntry(m.FieldsV1.GetRawBytes(), func(list map[string]any, key string) { theirs[key] = true }); err != nil {
 			return false, err
 		}
 	}
@@ -90,7 +90,7 @@ func LeaveShared(ctx context.Context, c client.Client, object client.Object) (le
 			continue
 		}
 		tree, own := map[string]any{}, false
-		if err := json.Unmarshal(m.FieldsV1.Raw, &tree); err != nil {
+		if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &tree); err != nil {
 			return false, fmt.Errorf("read owners of fields: %w", err)
 		}
 		walkEntries(tree, func(list map[string]any, key string) {
@@ -106,7 +106,7 @@ func LeaveShared(ctx context.Context, c client.Client, object client.Object) (le
 		if err != nil {
 			return false, fmt.Errorf("write owners of fields: %w", err)
 		}
-		fields[i].FieldsV1, left = &metav1.FieldsV1{Raw: raw}, true
+		fields[i].FieldsV1, left = metav1.NewFieldsV1(string(raw)), true
 	}
 	if !left {
 		return false, nil
@@ -154,7 +154,7 @@ func PolicyEntries(object client.Object) (advisor, others map[string]bool, err e
 		if ofAdvisor(m) {
 			to = advisor
 		}
-		err = eachEntry(m.FieldsV1.Raw, func(_ map[string]any, key string) {
+		err = eachEntry(m.FieldsV1.GetRawBytes(), func(_ map[string]any, key string) {
 			var is map[string]string
 			if len(key) > 2 && json.Unmarshal([]byte(key[2:]), &is) == nil { // after "k:"
 				to[is["path"]+is["name"]] = true

@@ -280,27 +280,13 @@ func (h *takeOver) giveBack(ctx context.Context, t Target) error {
 		return nil
 	}
 	for _, name := range slices.Backward(h.DaemonSets) {
-		d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: name}}
-		if err := t.Client.Get(ctx, client.ObjectKeyFromObject(d), d); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read DaemonSet %s: %w", name, err)
-		}
-		if d.Spec.Template.Spec.NodeSelector[aside] != "" {
-			if err := patch(ctx, t.Client, d, selecting(nil)); err != nil {
-				return err
-			}
-			t.say("DaemonSet %s is back", name)
+		if err := bringBack(ctx, t, name); err != nil {
+			return err
 		}
 	}
 	for _, s := range slices.Backward(h.Deployments) {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: s.Name}}
-		if err := t.Client.Get(ctx, client.ObjectKeyFromObject(d), d); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read Deployment %s: %w", s.Name, err)
-		}
-		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
-			if err := patch(ctx, t.Client, d, map[string]any{"spec": map[string]any{"replicas": s.Replicas}}); err != nil {
-				return err
-			}
-			t.say("Deployment %s is back", s.Name)
+		if err := startOperator(ctx, t, s); err != nil {
+			return err
 		}
 	}
 	if !h.Override {
@@ -320,4 +306,36 @@ func (h *takeOver) giveBack(ctx context.Context, t Target) error {
 		t.say("the override of ClusterVersion %s is removed", cluster.ClusterVersionName)
 	}
 	return err
+}
+
+// bringBack undoes putAside.
+func bringBack(ctx context.Context, t Target, name string) error {
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: name}}
+	if err := t.Client.Get(ctx, client.ObjectKeyFromObject(d), d); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read DaemonSet %s: %w", name, err)
+	}
+	if d.Spec.Template.Spec.NodeSelector[aside] == "" {
+		return nil
+	}
+	if err := patch(ctx, t.Client, d, selecting(nil)); err != nil {
+		return err
+	}
+	t.say("DaemonSet %s is back", name)
+	return nil
+}
+
+// startOperator undoes endOperator.
+func startOperator(ctx context.Context, t Target, s scaled) error {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: s.Name}}
+	if err := t.Client.Get(ctx, client.ObjectKeyFromObject(d), d); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Deployment %s: %w", s.Name, err)
+	}
+	if d.Spec.Replicas == nil || *d.Spec.Replicas != 0 {
+		return nil
+	}
+	if err := patch(ctx, t.Client, d, map[string]any{"spec": map[string]any{"replicas": s.Replicas}}); err != nil {
+		return err
+	}
+	t.say("Deployment %s is back", s.Name)
+	return nil
 }

@@ -35,10 +35,8 @@ func Uninstall(ctx context.Context, t Target, crds bool) error {
 		if err := removeMade(ctx, t, modeOf(r.Options)); err != nil {
 			return err
 		}
-		for _, e := range slices.Backward(r.Objects) {
-			if err := remove(ctx, t, e); err != nil {
-				return err
-			}
+		if err := removeAll(ctx, t, r.Objects); err != nil {
+			return err
 		}
 		if crds {
 			if err := removeCRDs(ctx, t); err != nil {
@@ -76,6 +74,16 @@ func OptedIn(ctx context.Context, t Target) (names []string, err error) {
 func listKnown(ctx context.Context, c client.Reader, list client.ObjectList) error {
 	if err := c.List(ctx, list); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		return err
+	}
+	return nil
+}
+
+// removeAll goes backwards through what an installation applied.
+func removeAll(ctx context.Context, t Target, objects []entry) error {
+	for _, e := range slices.Backward(objects) {
+		if err := remove(ctx, t, e); err != nil {
+			return err
+		}
 	}
 	return nil
 }

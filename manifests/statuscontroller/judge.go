@@ -57,8 +57,8 @@ func judge(v view) []verdict {
 func (v view) available() verdict {
 	switch {
 	case v.mode == cluster.Full && len(v.rivals) > 0:
-		return verdict{typeAvailable, false, reasonOperatorBack, "dayone's controllers wait: the Machine Config Operator runs " +
-			"again (" + enumerate(v.rivals) + ")"}
+		return verdict{typeAvailable, false, reasonOperatorBack,
+			"dayone's controllers wait: the Machine Config Operator runs again (" + enumerate(v.rivals) + ")"}
 	case v.mode != cluster.Full && len(v.rivals) == 0:
 		return verdict{typeAvailable, false, reasonOperatorAbsent, "no Machine Config Operator runs in namespace " +
 			cluster.DefaultNamespace + ", so nobody rolls out: start it"}
@@ -86,9 +86,9 @@ func (v view) degraded() verdict {
 			"stopped writing: put it aside again with dayone cluster install --mode full --take-over, or run dayone cluster " +
 			"uninstall"}
 	case v.mode == cluster.Full && v.openshift && !v.overridden:
-		return verdict{typeDegraded, true, reasonOverrideMissing, "the override for the Machine Config Operator is gone from " +
-			"ClusterVersion version, and the cluster-version operator will start it again: set it again with dayone cluster " +
-			"install --mode full --take-over, or run dayone cluster uninstall"}
+		return verdict{typeDegraded, true, reasonOverrideMissing,
+			"the override for the Machine Config Operator is gone from ClusterVersion version, and the cluster-version operator will start it again: set it again with dayone cluster " +
+				"install --mode full --take-over, or run dayone cluster uninstall"}
 	case v.elsewhere != "":
 		return verdict{typeDegraded, true, reasonTwoInstallations, "dayone is installed in namespace " + v.elsewhere +
 			", too: uninstall one of the two"}
@@ -102,8 +102,8 @@ func (v view) degraded() verdict {
 
 func (v view) upgradeable() verdict {
 	if v.mode == cluster.Full && v.openshift {
-		return verdict{typeUpgradeable, false, reasonInOperatorsPlace, "in mode full nobody brings a new release's base OS and " +
-			"templates to the nodes: run dayone cluster uninstall before you upgrade OpenShift"}
+		return verdict{typeUpgradeable, false, reasonInOperatorsPlace,
+			"in mode full nobody brings a new release's base OS and templates to the nodes: run dayone cluster uninstall before you upgrade OpenShift"}
 	}
 	return verdict{typeUpgradeable, true, reasonAsExpected, "dayone keeps no upgrade back"}
 }

@@ -56,8 +56,8 @@ func (o Options) operators() string {
 // name is the controller's and the key of its only request.
 const name = "dayone-status"
 
-// SetupWithManager adds the controller, and in mode full the guard. They have a cache of their own, since they look at a
-// few objects of kinds that other controllers look at differently.
+// SetupWithManager adds the controller, and in mode full the guard. They have a cache of their own, since they look at
+// a few objects of kinds that other controllers look at differently.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now

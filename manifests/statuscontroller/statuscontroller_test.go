@@ -127,9 +127,9 @@ func (w *world) is(kind string, status metav1.ConditionStatus, reason string) {
 	}, waitLimit, waitEvery)
 }
 
-// justThese checks that the rights are those that are used. Two are not seen in requests: client-go streams a list where
-// the server can, and an older server needs the right; a server asks itself for the right to create when an apply makes
-// an object.
+// justThese checks that the rights are those that are used. Two are not seen in requests: client-go streams a list
+// where the server can, and an older server needs the right; a server asks itself for the right to create when an
+// apply makes an object.
 func (w *world) justThese() {
 	w.t.Helper()
 	w.stop()

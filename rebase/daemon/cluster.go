@@ -14,9 +14,14 @@ import (
 // kubeapi.ErrNoAnswer; errors of an API that answered are Kubernetes' own.
 type Cluster interface {
 	ownNode
+	ownReports
+	wanted
+}
+
+// ownReports are what the agent makes about this node beside its object.
+type ownReports interface {
 	ownEvents
 	ownRecord
-	wanted
 }
 
 // wanted is what nodes are to have.

@@ -30,8 +30,8 @@ type clusterTrust struct {
 // syncedTrust is which ControllerConfig the node has followed; empty: none yet.
 type syncedTrust struct{ version, rotate string }
 
-// show says on the node which ControllerConfig it has followed. That kubelet's own CA has to change, "true", is not this
-// agent's work: it does not say that it is done.
+// show says on the node which ControllerConfig it has followed. That kubelet's own CA has to change, "true", is not
+// this agent's work: it does not say that it is done.
 func (t clusterTrust) show(ctx context.Context, w recordWriter, n node) {
 	changes := map[string]*string{}
 	say := func(key, value string) {

@@ -16,8 +16,8 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
-// ForcePath is the file with which an administrator asks for a whole update of a node whatever is on its disk: the agent
-// does not look for drift, puts every file back, and reboots. Source: MCO, pkg/daemon/constants/constants.go.
+// ForcePath is the file with which an administrator asks for a whole update of a node whatever is on its disk: the
+// agent does not look for drift, puts every file back, and reboots. Source: MCO, pkg/daemon/constants/constants.go.
 const ForcePath = "/run/machine-config-daemon-force"
 
 // maxForced bounds what the node's annotation says of a forced update, in bytes.

@@ -21,8 +21,8 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// hostLog stands in for the journal of a host, which hack/e2e/wholesystem has: entries of logins in their order, and the
-// complaint of the last finalization.
+// hostLog stands in for the journal of a host, which hack/e2e/wholesystem has: entries of logins in their order, and
+// the complaint of the last finalization.
 type hostLog struct {
 	mu       sync.Mutex
 	finalize string

@@ -35,7 +35,7 @@ func ReadFor(actor Actor, object *opv1.MachineConfiguration) (Settings, error) {
 	s.Policies = s.Policies.Override(s.User)
 	if published := object.Status.NodeDisruptionPolicyStatus.ClusterPolicies; len(published.Files) > 0 &&
 		object.Status.ObservedGeneration == object.Generation {
-		s.Policies = s.User.published(published) // its own defaults may be those of another version
+		s.Policies = inForce(published, s.User) // its own defaults may be those of another version
 	}
 	s.Policies.FirstBootOnly = object.Spec.IrreconcilableValidationOverrides.Storage
 	return s, nil
@@ -63,8 +63,8 @@ func specOfMCO(c opv1.NodeDisruptionPolicyConfig) (p Policies) {
 	return p
 }
 
-// published reads the rules that MCO says are in force; p are the admin's, by which each one's origin is known.
-func (p Policies) published(s opv1.NodeDisruptionPolicyClusterStatus) (out Policies) {
+// inForce reads the rules that MCO says are in force; p are the admin's, by which each one's origin is known.
+func inForce(s opv1.NodeDisruptionPolicyClusterStatus, p Policies) (out Policies) {
 	rule := func(name string, actions []opv1.NodeDisruptionPolicyStatusAction, own []Rule) Rule {
 		r := Rule{Name: name, Origin: OriginDefault}
 		if slices.ContainsFunc(own, func(o Rule) bool { return o.Name == name }) {
@@ -91,8 +91,8 @@ func (p Policies) published(s opv1.NodeDisruptionPolicyClusterStatus) (out Polic
 
 // closest gives the rule that MCO takes for a file: the longest path, as it is written, that is the file's or a
 // directory above it. The paths "/" and "" cover nothing.
-func (p Policies) closest(name string) (best Rule, found bool) {
-	for _, r := range p.Files {
+func closest(files []Rule, name string) (best Rule, found bool) {
+	for _, r := range files {
 		covers := r.Name == name || strings.HasPrefix(path.Clean(name), path.Clean(r.Name)+"/")
 		if covers && len(r.Name) > len(best.Name) {
 			best, found = r, true

@@ -41,7 +41,7 @@ func (e *effect) filesOfMCO() {
 			continue
 		}
 		c := Change{Kind: KindFile, Name: name, What: what}
-		if r, found := e.Policies.closest(name); found {
+		if r, found := closest(e.Policies.Files, name); found {
 			c.apply(r, "policy for "+r.Name)
 			c.specialOfMCO(e.before.files[registriesConf], e.after.files[registriesConf])
 		} else {

@@ -37,7 +37,7 @@ func deliver(ctx context.Context, w *writer, d *decision) (time.Duration, error)
 	}
 	var targeted []string
 	for _, name := range d.plan.Next {
-		labelled, err := w.labelForPool(ctx, d.Objects[name])
+		labelled, err := labelForPool(ctx, w, d.Objects[name])
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -48,7 +48,7 @@ func deliver(ctx context.Context, w *writer, d *decision) (time.Duration, error)
 		}
 	}
 	if len(targeted) > 0 {
-		w.tellTargets(d, targeted)
+		tellTargets(w.events, d, targeted)
 	}
 	return retry, errors.Join(errs...)
 }

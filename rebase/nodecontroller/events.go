@@ -25,40 +25,40 @@ const (
 )
 
 // tellTargets tells which nodes were sent to the target, and that the controller's own node waits for the others.
-func (w *writer) tellTargets(d *decision, targeted []string) {
+func tellTargets(to events.EventRecorder, d *decision, targeted []string) {
 	reason := eventTarget
 	if d.plan.Target.Image != "" {
 		reason = eventTargetImage
 	}
-	w.tell(d.Object, corev1.EventTypeNormal, reason, "sent to %s: %s", d.plan.Target, listed(targeted))
+	tell(to, d.Object, corev1.EventTypeNormal, reason, "sent to %s: %s", d.plan.Target, listed(targeted))
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		if v, _ := d.plan.Verdict(n.Name); n.Deferred != "" && v.Phase == rollout.PhaseWaiting {
-			w.tell(d.Object, corev1.EventTypeNormal, eventDeferred, "node %s goes last: %s", n.Name, n.Deferred)
+			tell(to, d.Object, corev1.EventTypeNormal, eventDeferred, "node %s goes last: %s", n.Name, n.Deferred)
 		}
 	}
 }
 
 // tellStatus tells what a new status of the pool means.
-func (w *writer) tellStatus(d *decision, now *mcfgv1.MachineConfigPool) {
+func tellStatus(to events.EventRecorder, d *decision, now *mcfgv1.MachineConfigPool) {
 	before := d.Object
 	began := isTrue(now, mcfgv1.MachineConfigPoolUpdating) && !isTrue(before, mcfgv1.MachineConfigPoolUpdating)
 	switch {
 	case now.Status.Configuration.Name != before.Status.Configuration.Name:
-		w.tell(now, corev1.EventTypeNormal, eventCompleted, "all nodes have %s", d.plan.Target)
+		tell(to, now, corev1.EventTypeNormal, eventCompleted, "all nodes have %s", d.plan.Target)
 	case began && !d.Done(d.plan):
-		w.tell(now, corev1.EventTypeNormal, eventUpdating, "the nodes go to %s", d.plan.Target)
+		tell(to, now, corev1.EventTypeNormal, eventUpdating, "the nodes go to %s", d.plan.Target)
 	}
 	selector := before.Spec.NodeSelector
 	if before.Generation != before.Status.ObservedGeneration && selector != nil && len(selector.MatchLabels) == 0 &&
 		len(selector.MatchExpressions) == 0 {
-		w.tell(now, corev1.EventTypeWarning, eventSelects,
+		tell(to, now, corev1.EventTypeWarning, eventSelects,
 			"the node selector is empty and would select all nodes: it selects none until it names labels")
 	}
 }
 
-func (w *writer) tell(pool *mcfgv1.MachineConfigPool, kind, reason, format string, args ...any) {
-	w.events.Eventf(pool, nil, kind, reason, "Tell", format, args...)
+func tell(to events.EventRecorder, pool *mcfgv1.MachineConfigPool, kind, reason, format string, args ...any) {
+	to.Eventf(pool, nil, kind, reason, "Tell", format, args...)
 }
 
 func isTrue(p *mcfgv1.MachineConfigPool, t mcfgv1.MachineConfigPoolConditionType) bool {

@@ -121,7 +121,7 @@ func topology(ctx context.Context, c client.Reader) (string, error) {
 
 // labelForPool gives a node that has booted for a custom pool the labels by which the pool selects it, before it could
 // be sent back to what another pool has. It is done once in a node's life; what an administrator changes later stays.
-func (w *writer) labelForPool(ctx context.Context, n *corev1.Node) (bool, error) {
+func labelForPool(ctx context.Context, w *writer, n *corev1.Node) (bool, error) {
 	_, before := n.Annotations[manifests.AnnotationCustomPoolLabelsApplied]
 	first := n.Annotations[manifests.AnnotationFirstPivotConfig]
 	if before || first == "" {

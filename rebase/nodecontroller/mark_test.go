@@ -114,7 +114,8 @@ func TestANodeThatBootedForACustomPoolGetsItsLabels(t *testing.T) {
 	assert.Equal(t, booted, f.record("a").DesiredConfig, "it is not sent back")
 	assert.Equal(t, "yes", n.Labels["example.com/infra"])
 	assert.Contains(t, n.Labels, "example.com/disk")
-	for _, key := range []string{"example.com/zone", "node-role.kubernetes.io/master", "node-restriction.kubernetes.io/a"} {
+	for _, key := range []string{"example.com/zone", "node-role.kubernetes.io/master",
+		"node-restriction.kubernetes.io/a"} {
 		assert.NotContains(t, n.Labels, key)
 	}
 	assert.Contains(t, n.Annotations, manifests.AnnotationCustomPoolLabelsApplied)

@@ -52,7 +52,8 @@ func describe() description {
 		unavailable: d("mco_unavailable_machine_count", "Nodes of the pool that take no pods or may soon take none.", "pool"),
 		waiting: d("dayone_rollout_waiting_nodes", "Nodes of the pool that wait, by the reason of their verdict.", "pool",
 			"reason"),
-		stopped: d("dayone_rollout_stopped", "1 while the pool may start none of its outstanding nodes, neither paused nor outside its windows.", "pool"),
+		stopped: d("dayone_rollout_stopped",
+			"1 while the pool may start none of its outstanding nodes, neither paused nor outside its windows.", "pool"),
 	}
 }
 

@@ -36,7 +36,7 @@ func writeStatus(ctx context.Context, w *writer, d *decision) (time.Duration, er
 		return 0, fmt.Errorf("write status of pool %s: %w", d.Object.Name, err)
 	}
 	w.unseen.note(kindPool, d.Object.ResourceVersion, changed)
-	w.tellStatus(d, changed)
+	tellStatus(w.events, d, changed)
 	return 0, nil
 }
 

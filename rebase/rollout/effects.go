@@ -166,3 +166,15 @@ func (l *PoolView) With(coming *mcfgv1.MachineOSBuild, builds []mcfgv1.MachineOS
 	to.Image = string(coming.Status.DigestedImagePushSpec)
 	return to, append(builds[:len(builds):len(builds)], *coming)
 }
+
+// NodeStates is what the pool's nodes have, by name; a node that has not reported is left out.
+func (l *PoolView) NodeStates() map[string]target.Target {
+	out := make(map[string]target.Target, len(l.Nodes))
+	for i := range l.Nodes {
+		n := &l.Nodes[i]
+		if n.RecordErr == nil && n.Record.CurrentConfig != "" {
+			out[n.Name] = n.Record.Current()
+		}
+	}
+	return out
+}

@@ -7,7 +7,6 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
-	"dayone.dev/dayone/rebase/target"
 )
 
 // Times is how long a node's last transitions took, from the new target to done: the annotation
@@ -50,16 +49,4 @@ func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
 		sum += time.Duration(w.Nodes) * time.Duration(seconds[len(seconds)/2]) * time.Second
 	}
 	return sum / time.Duration(max(1, atOnce))
-}
-
-// NodeStates is what the pool's nodes have, by name; a node that has not reported is left out.
-func (l *PoolView) NodeStates() map[string]target.Target {
-	out := make(map[string]target.Target, len(l.Nodes))
-	for i := range l.Nodes {
-		n := &l.Nodes[i]
-		if n.RecordErr == nil && n.Record.CurrentConfig != "" {
-			out[n.Name] = n.Record.Current()
-		}
-	}
-	return out
 }

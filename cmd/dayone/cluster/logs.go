@@ -35,8 +35,8 @@ func newLogs(c *connect.Flags) *cobra.Command {
 		Use:   "logs POOL",
 		Short: "Show the log of a pool's newest build, even after its pod is deleted",
 		Long: "Logs prints the log of a pool's newest build: from its pod while the build is active, afterwards from the\n" +
-			"registry, which keeps it beside the image. Of a build of the Machine Config Operator it prints what dayone keeps\n" +
-			"in mode advisor, with the cause. -o json adds the build, its outcome and its image. When the registry\n" +
+			"registry, which keeps it beside the image. Of a build of the Machine Config Operator it prints what dayone\n" +
+			"keeps in mode advisor, with the cause. -o json adds the build, its outcome and its image. When the registry\n" +
 			"has no log, logs prints the cause of the build's state and exits with status 1. It uses the credentials of the\n" +
 			"MachineOSConfig's push Secret, unless you pass a file.",
 		Args: cobra.ExactArgs(1),

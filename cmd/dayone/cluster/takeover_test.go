@@ -45,7 +45,8 @@ func openshift(t *testing.T) *kubetest.Env {
 		"config/v1/*_clusterversions-Default", "config/v1/*_clusteroperators", "security/v1/*_securitycontextconstraints")})
 	podsRun(t, e)
 	machineConfigOperator(t, e)
-	require.NoError(t, e.Client.Create(t.Context(), &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "version"},
+	require.NoError(t, e.Client.Create(t.Context(), &configv1.ClusterVersion{
+		ObjectMeta: metav1.ObjectMeta{Name: "version"},
 		Spec: configv1.ClusterVersionSpec{ClusterID: "5a8b2c9c-6c7b-4d3f-9a6c-0f6a1c2d3e4f",
 			Overrides: []configv1.ComponentOverride{others}}}))
 	settings := &unstructured.Unstructured{Object: map[string]any{
@@ -181,7 +182,7 @@ func TestTakingOverFromTheMachineConfigOperator(t *testing.T) {
 	code, _, errs := do(append(install, "--mode", "full")...)
 	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "run dayone cluster install --mode full --take-over")
-	code, _, errs = do(append(install, "--take-over", "--mode", "advisor")...)
+	code, _, _ = do(append(install, "--take-over", "--mode", "advisor")...)
 	assert.Equal(t, cli.ExitUsage, code)
 	code, _, errs = do(append(install, "--take-over")...)
 	assert.Equal(t, cli.ExitUsage, code, "it asks")

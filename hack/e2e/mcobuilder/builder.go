@@ -226,7 +226,7 @@ func (b *Builder) reuseLast(ctx context.Context, c *mcfgv1.MachineOSConfig, rend
 	if !machineosbuild.StateOf(m).Terminal() {
 		m.Status.DigestedImagePushSpec = image
 		setState(m, machineosbuild.Succeeded, "Ready")
-		if err := b.refused("status of MachineOSBuild", b.Client.Status().Update(ctx, m)); err != nil {
+		if err := noted(&b.Refused, "status of MachineOSBuild", b.Client.Status().Update(ctx, m)); err != nil {
 			return err
 		}
 	}

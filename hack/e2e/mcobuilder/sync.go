@@ -127,7 +127,7 @@ func (b *Builder) seed(ctx context.Context, c *mcfgv1.MachineOSConfig) error {
 	}
 	m.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(c.Annotations[manifests.AnnotationPreBuiltImage])
 	setState(m, machineosbuild.Succeeded, "PreBuiltImageSeeded")
-	if err := b.refused("status of MachineOSBuild", b.Client.Status().Update(ctx, m)); err != nil {
+	if err := noted(&b.Refused, "status of MachineOSBuild", b.Client.Status().Update(ctx, m)); err != nil {
 		return err
 	}
 	if err := b.report(ctx, c, m); err != nil {
@@ -241,17 +241,17 @@ func (b *Builder) start(ctx context.Context, c *mcfgv1.MachineOSConfig, m *mcfgv
 		mcfgv1.GroupVersion.WithKind("MachineOSBuild"))}
 	for _, o := range []client.Object{&corev1.ConfigMap{ObjectMeta: of("containerfile-")},
 		&corev1.Secret{ObjectMeta: of("final-")}, job} {
-		if err := b.refused(o.GetName(), client.IgnoreAlreadyExists(b.Client.Create(ctx, o))); err != nil {
+		if err := noted(&b.Refused, o.GetName(), client.IgnoreAlreadyExists(b.Client.Create(ctx, o))); err != nil {
 			return err
 		}
 	}
 	return b.report(ctx, c, m)
 }
 
-// refused notes a write that the API server refuses.
-func (b *Builder) refused(what string, err error) error {
+// noted notes a write that the API server refuses.
+func noted(refused *[]string, what string, err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		b.Refused = append(b.Refused, what+": "+err.Error())
+		*refused = append(*refused, what+": "+err.Error())
 	}
 	return err
 }

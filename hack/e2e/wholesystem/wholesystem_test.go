@@ -102,8 +102,8 @@ func (w *world) joinAll(masters, workers int) {
 	w.within(masters, workers) // those that were not on yet
 }
 
-// snapshot is all of each host's /etc, and its node's annotations: of the last drain, of the last plan, of the time that
-// it took and of the ControllerConfig only that there was one.
+// snapshot is all of each host's /etc, and its node's annotations: of the last drain, of the last plan, of the time
+// that it took and of the ControllerConfig only that there was one.
 func (w *world) snapshot() map[*fleet.Host]string {
 	out := map[*fleet.Host]string{}
 	for _, h := range w.withSystemd() {

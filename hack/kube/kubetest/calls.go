@@ -87,8 +87,8 @@ func (c *Calls) Count(is func(Call) bool) (n int) {
 }
 
 // JustThese checks that the program needs exactly the rights that the bindings among objects give a service account by
-// roles that are among them, too: no request was refused, and each verb on each resource was used. A watch uses the right
-// to list, too: a server that streams what there is gets no list, and an older one does.
+// roles that are among them, too: no request was refused, and each verb on each resource was used. A watch uses the
+// right to list, too: a server that streams what there is gets no list, and an older one does.
 func (c *Calls) JustThese(t testing.TB, objects []*unstructured.Unstructured, namespace, account string) {
 	t.Helper()
 	for _, call := range c.unallowed() {

@@ -14,8 +14,8 @@ func MonitoringKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{group.WithKind("ServiceMonitor"), group.WithKind("PrometheusRule")}
 }
 
-// Monitoring are the objects by which the Prometheus operator finds and judges dayone's metrics, for clusters that serve
-// its kinds.
+// Monitoring are the objects by which the Prometheus operator finds and judges dayone's metrics, for clusters that
+// serve its kinds.
 func Monitoring(o Options) ([]*unstructured.Unstructured, error) {
 	o = o.withDefaults()
 	folders := []string{"monitoring"}

@@ -94,8 +94,8 @@ func TestKubeletDropIn(t *testing.T) {
 	require.Len(t, files, 1)
 	assert.Equal(t, kubeletDropIn, files[0].Path)
 	assert.Equal(t,
-		"apiVersion: kubelet.config.k8s.io/v1beta1\ncrashLoopBackOff:\n  maxContainerRestartPeriod: 30s\nevictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\n"+
-			"podPidsLimit: 4096\n", string(files[0].Data))
+		"apiVersion: kubelet.config.k8s.io/v1beta1\ncrashLoopBackOff:\n  maxContainerRestartPeriod: 30s\n"+
+			"evictionHard:\n  memory.available: 1Gi\nkind: KubeletConfiguration\npodPidsLimit: 4096\n", string(files[0].Data))
 }
 
 // TestRuntimeFiles holds what MCO makes of the same objects.

@@ -189,3 +189,19 @@ func (c *Client) get(ctx context.Context, gv schema.GroupVersion, resource, name
 		return c.rest.Get().AbsPath("/apis", gv.Group, gv.Version, resource, name).SetHeader("Accept", plainJSON)
 	})
 }
+
+// Event makes an event about this node. One that is there already stays as it is.
+func (c *Client) Event(ctx context.Context, e Event) error {
+	raw, err := e.body(c.node)
+	if err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
+	err = c.ask(ctx, nil, func() *rest.Request {
+		return c.rest.Post().AbsPath("/api/v1/namespaces", eventNamespace, "events").Param("fieldManager", fieldManager).
+			SetHeader("Accept", plainJSON).SetHeader("Content-Type", plainJSON).Body(raw)
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make event %s of node %s: %w", e.Reason, c.node, err)
+	}
+	return nil
+}
