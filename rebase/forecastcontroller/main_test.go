@@ -69,7 +69,12 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	env := shared.Env(t)
-	install.Do(func() { env.InstallRightsOf(t, rights(t)) })
+	install.Do(func() {
+		// MCO's own namespace is there before dayone is.
+		require.NoError(t, env.Client.Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
+		env.InstallRightsOf(t, rights(t))
+	})
 	w := &world{TB: t, env: env}
 	// The type would send lists that are not there as null, which the API refuses.
 	settings := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"managementState": "Managed"}}}
