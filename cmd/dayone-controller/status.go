@@ -11,8 +11,8 @@ import (
 	"dayone.dev/dayone/manifests/statuscontroller"
 )
 
-// addParts adds the status controller and the parts of the mode. In mode full those wait while a Machine Config Operator
-// runs: the program ends when that changes, and starts anew.
+// addParts adds the status controller and the parts of the mode. In mode full those wait while a Machine Config
+// Operator runs: the program ends when that changes, and starts anew.
 func addParts(ctx context.Context, m ctrlmanager.Manager, s *settings, o manager.Options, log *logrus.Entry) error {
 	status := statuscontroller.Options{Namespace: o.Namespace, Mode: cluster.Mode(s.mode), Version: s.version, Log: log}
 	if status.Mode == cluster.Full {

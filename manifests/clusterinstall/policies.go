@@ -80,7 +80,8 @@ func LeaveShared(ctx context.Context, c client.Client, object client.Object) (le
 		if ofAdvisor(m) || m.FieldsV1 == nil {
 			continue
 		}
-		if err := eachEntry(m.FieldsV1.GetRawBytes(), func(list map[string]any, key string) { theirs[key] = true }); err != nil {
+		err := eachEntry(m.FieldsV1.GetRawBytes(), func(_ map[string]any, key string) { theirs[key] = true })
+		if err != nil {
 			return false, err
 		}
 	}

@@ -87,7 +87,8 @@ func (v view) degraded() verdict {
 			"uninstall"}
 	case v.mode == cluster.Full && v.openshift && !v.overridden:
 		return verdict{typeDegraded, true, reasonOverrideMissing,
-			"the override for the Machine Config Operator is gone from ClusterVersion version, and the cluster-version operator will start it again: set it again with dayone cluster " +
+			"the override for the Machine Config Operator is gone from ClusterVersion version, " +
+				"and the cluster-version operator will start it again: set it again with dayone cluster " +
 				"install --mode full --take-over, or run dayone cluster uninstall"}
 	case v.elsewhere != "":
 		return verdict{typeDegraded, true, reasonTwoInstallations, "dayone is installed in namespace " + v.elsewhere +
@@ -103,7 +104,8 @@ func (v view) degraded() verdict {
 func (v view) upgradeable() verdict {
 	if v.mode == cluster.Full && v.openshift {
 		return verdict{typeUpgradeable, false, reasonInOperatorsPlace,
-			"in mode full nobody brings a new release's base OS and templates to the nodes: run dayone cluster uninstall before you upgrade OpenShift"}
+			"in mode full nobody brings a new release's base OS and templates to the nodes: " +
+				"run dayone cluster uninstall before you upgrade OpenShift"}
 	}
 	return verdict{typeUpgradeable, true, reasonAsExpected, "dayone keeps no upgrade back"}
 }

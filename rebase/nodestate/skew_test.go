@@ -28,7 +28,8 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 		{"MCO's empty reason", map[string]string{manifests.AnnotationState: "Done", manifests.AnnotationReason: ""},
 			Record{State: StateDone}},
 		{"MCO's other keys", map[string]string{manifests.AnnotationState: "Done",
-			mc + "controlPlaneTopology": "SingleReplica", mc + "customPoolLabelsApplied": "", mc + "lastSyncedControllerConfigResourceVersion": "17"},
+			mc + "controlPlaneTopology": "SingleReplica", mc + "customPoolLabelsApplied": "",
+			mc + "lastSyncedControllerConfigResourceVersion": "17"},
 			Record{State: StateDone}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
