@@ -52,6 +52,14 @@ func newBesideWorld(w *world, account client.Client) *besideWorld {
 	return b
 }
 
+// leave ends dayone until it is restarted with absent false.
+func (b *besideWorld) leave() {
+	b.absent = true
+	if b.halt != nil { // in memory it does nothing unless it is stepped
+		b.halt()
+	}
+}
+
 // knows reports whether the registry has an image, by tag or digest.
 func (s *standInRegistry) knows(reference string) bool {
 	s.mu.Lock()
@@ -374,7 +382,7 @@ func besideSecret(t *testing.T, w *besideWorld) {
 }
 
 func besideAbsent(t *testing.T, w *besideWorld) {
-	w.absent = true
+	w.leave()
 	w.addPool("worker", "one", plainText)
 	w.until("MCO has tried", func() bool { return len(w.mco.Refused) > 2 })
 	assert.Contains(t, w.mco.Refused[0], "dayone builds the images of this cluster")
@@ -402,7 +410,7 @@ func besideFilesOnly(t *testing.T, w *besideWorld) {
 }
 
 func besideBegun(t *testing.T, w *besideWorld) {
-	w.absent = true
+	w.leave()
 	account := w.mco.Client
 	w.mco.Client = w.client // before the policies are there
 	w.addPool("worker", "one", plainText)

@@ -26,7 +26,7 @@ import (
 // How many random sequences are run: in memory many, on a real API server few, for they take seconds. CI runs as many
 // as are promised.
 const (
-	sequencesInCI  = 1000
+	sequencesInCI  = 500
 	sequences      = 150
 	realSequences  = 4
 	operationsEach = 14
