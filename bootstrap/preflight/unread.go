@@ -6,9 +6,9 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// unreadKinds names the objects that dayone does not read: in the standalone flow nobody else applies them. In the
-// openshift flow the installer's bootstrap does. There is one finding for each file, since a program may have written
-// many objects into it.
+// unreadKinds warns of the objects that dayone does not read. In the standalone flow nobody applies them; in the
+// openshift flow the installer's bootstrap does. Each file gets one warning: a program may have written many objects
+// into it.
 func unreadKinds(_ *directory, in *Input, rep *report.Report) {
 	if in.openshift() {
 		return

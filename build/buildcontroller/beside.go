@@ -28,7 +28,7 @@ func besideSteps(o observation) []step {
 		{"replace builds", replaceOthers},
 		{"take image", takeImage},
 		{"start build", startClaimed},
-		{"delete Jobs", deleteEndedJobs},
+		{"delete Jobs", deleteClaimedJobs},
 	}
 }
 
@@ -61,8 +61,8 @@ func wanted(o observation) *mcfgv1.MachineOSBuild {
 	return last
 }
 
-// later orders builds by their making. The API keeps whole seconds: of two within one, that which nobody works at yet
-// is the later one.
+// later reports whether MCO made a build after another. The API keeps whole seconds: of two builds within one second,
+// the one that has not begun is the later one.
 func later(b, than *mcfgv1.MachineOSBuild) bool {
 	if !b.CreationTimestamp.Equal(&than.CreationTimestamp) {
 		return than.CreationTimestamp.Before(&b.CreationTimestamp)

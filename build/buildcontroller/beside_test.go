@@ -192,7 +192,7 @@ func besideFirst(t *testing.T, w *besideWorld) {
 	version := w.config("worker").ResourceVersion
 	w.restart()
 	w.rest()
-	assert.Equal(t, version, w.config("worker").ResourceVersion, "nobody writes in turns")
+	assert.Equal(t, version, w.config("worker").ResourceVersion, "neither MCO nor dayone writes it again")
 }
 
 func (b *besideWorld) jobs() []batchv1.Job {

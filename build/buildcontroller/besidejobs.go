@@ -3,6 +3,7 @@ package buildcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -137,19 +138,8 @@ func endOfJob(j *batchv1.Job) time.Time {
 	return time.Time{}
 }
 
-// deleteEndedJobs deletes the Jobs of builds that have ended. A failed build keeps its Job for people.
-func deleteEndedJobs(ctx context.Context, x scope, s state) (state, error) {
-	for _, b := range s.builds {
-		if !claimed(b) || !terminal(b) || machineosbuild.StateOf(b) == machineosbuild.Failed {
-			continue
-		}
-		j, err := x.api.jobNamed(ctx, x.api.client, b)
-		if err == nil && j != nil && j.DeletionTimestamp == nil {
-			err = deleteJob(ctx, x, b)
-		}
-		if err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+// deleteClaimedJobs deletes the Jobs of dayone's builds that have ended; those of MCO's own builds are MCO's.
+func deleteClaimedJobs(ctx context.Context, x scope, s state) (state, error) {
+	own := slices.DeleteFunc(slices.Clone(s.builds), func(b *mcfgv1.MachineOSBuild) bool { return !claimed(b) })
+	return s, deleteEndedJobs(ctx, x, own)
 }

@@ -110,8 +110,8 @@ func installBeside(t testing.TB, env *kubetest.Env) (rights []*unstructured.Unst
 }
 
 // asked leaves out what no request here needs. The API server asks for the right on finalizers when a Job names its
-// owner, where it has the admission plugin OwnerReferencesPermissionEnforcement. A watch brings what is there already;
-// only an older API server has to be asked for a list first.
+// owner, where it has the admission plugin OwnerReferencesPermissionEnforcement. A watch
+// brings the present objects, too; only an older API server needs a list first.
 func asked(t testing.TB, o *unstructured.Unstructured) *unstructured.Unstructured {
 	if !strings.HasSuffix(o.GetKind(), "Role") {
 		return o

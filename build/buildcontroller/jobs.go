@@ -103,8 +103,8 @@ func pin(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) error {
 	return err
 }
 
-// tagOf is the tag that belongs to a build alone. MCO deletes the image behind the tag that it chose, whoever else uses
-// the image: a build beside MCO has a tag that MCO does not know.
+// tagOf is the tag of one build alone. MCO deletes the image behind the tag that it chose, even if another build uses
+// that image. So a build beside MCO has a tag that MCO does not know.
 func tagOf(b *mcfgv1.MachineOSBuild) string {
 	if claimed(b) {
 		unique := "-" + string(b.UID[:min(8, len(b.UID))])

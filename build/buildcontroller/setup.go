@@ -79,22 +79,27 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := indexObjects(ctx, mgr); err != nil {
 		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("machine-os-build").
-		For(&mcfgv1.MachineOSConfig{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
-			metaChanged()))).
-		Watches(&mcfgv1.MachineOSBuild{}, handler.EnqueueRequestsFromMapFunc(r.ofBuild)).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(ofBuildObject)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofBuildObject)).
+	err = watching(mgr, "machine-os-build", r).
 		Watches(&mcfgv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPool),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, metaChanged(), countsChanged()))).
 		Watches(&mcfgv1.ControllerConfig{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.o.Workers}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("start controller of MachineOSBuilds: %w", err)
 	}
 	return nil
+}
+
+// watching is a controller of MachineOSConfigs that is woken by their builds, whoever makes these.
+func watching(mgr ctrl.Manager, name string, r *reconciler) *builder.Builder {
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
+		For(&mcfgv1.MachineOSConfig{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+			metaChanged()))).
+		Watches(&mcfgv1.MachineOSBuild{}, handler.EnqueueRequestsFromMapFunc(r.ofBuild)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(ofBuildObject)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofBuildObject)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.o.Workers})
 }
 
 // indexObjects makes the indexes of the cache.

@@ -10,10 +10,22 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// tidy deletes what is no longer needed: Jobs of builds that ended, failed attempts that a rebuild discards, history. A
-// failed build keeps its Job for people.
+// tidy deletes what is no longer needed: Jobs of builds that ended, failed attempts that a rebuild discards, history.
 func tidy(ctx context.Context, x scope, s state) (state, error) {
-	for _, b := range s.builds {
+	if err := deleteEndedJobs(ctx, x, s.builds); err != nil {
+		return s, err
+	}
+	for _, name := range s.decision.Discard {
+		if err := x.api.deleteBuild(ctx, s.build(name)); err != nil {
+			return s, err
+		}
+	}
+	return prune(ctx, x, s)
+}
+
+// deleteEndedJobs deletes the Jobs of those builds that have ended. A failed build keeps its Job for people.
+func deleteEndedJobs(ctx context.Context, x scope, builds []*mcfgv1.MachineOSBuild) error {
+	for _, b := range builds {
 		if !terminal(b) || machineosbuild.StateOf(b) == machineosbuild.Failed {
 			continue
 		}
@@ -22,15 +34,10 @@ func tidy(ctx context.Context, x scope, s state) (state, error) {
 			err = deleteJob(ctx, x, b)
 		}
 		if err != nil {
-			return s, err
+			return err
 		}
 	}
-	for _, name := range s.decision.Discard {
-		if err := x.api.deleteBuild(ctx, s.build(name)); err != nil {
-			return s, err
-		}
-	}
-	return prune(ctx, x, s)
+	return nil
 }
 
 // prune bounds the history. A build stays whose image only a node, a pool or a MachineOSConfig refers to: nothing else

@@ -36,7 +36,7 @@ type opener func(ctx context.Context, pod, container string) (io.ReadCloser, err
 type collector struct {
 	ctx  context.Context // the manager's: a log is followed for longer than any reconciliation lasts
 	open opener
-	// wake is told the name of a Job one of whose logs has ended.
+	// wake gets the name of a Job when the log of one of its containers has ended.
 	wake func(job string)
 
 	mu   sync.Mutex

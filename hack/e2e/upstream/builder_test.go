@@ -169,7 +169,7 @@ func (w *beside) account(account string) string {
 	return file
 }
 
-// trustRegistry gives MCO and dayone the CA of the registry, and the credentials of a push.
+// trustRegistry gives MCO and dayone the CA of the registry, the credentials of a push, and MCO the release's images.
 func (w *beside) trustRegistry() {
 	w.t.Helper()
 	ca, err := os.ReadFile(w.registry.CAFile)
@@ -179,6 +179,10 @@ func (w *beside) trustRegistry() {
 	cc.Spec.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{
 		{File: strings.Replace(w.registry.Addr, ":", "..", 1), Data: ca}}
 	require.NoError(w.t, w.env.Client.Update(w.t.Context(), cc))
+	// Without the release's images MCO's builder ends before it asks the API server for anything of a build.
+	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+		Name: "machine-config-operator-images"}, Data: map[string]string{
+		"images.json": fmt.Sprintf(`{"machineConfigOperator": %q}`, image("mco"))}})
 	auth, err := os.ReadFile(w.registry.PushAuthFile)
 	require.NoError(w.t, err)
 	for _, secret := range []string{"push-worker", cluster.PullSecretCopy} { // MCO ends when the second is not there

@@ -82,10 +82,10 @@ func (o Options) folders() []string {
 	return list
 }
 
-// files are the embedded files of an installation, by their own names, in which the number says the order.
-func (o Options) files() ([]string, error) {
+// filesIn are the embedded files of folders, by their own names, in which the number says the order.
+func filesIn(folders []string) ([]string, error) {
 	var files []string
-	for _, folder := range o.folders() {
+	for _, folder := range folders {
 		found, err := fs.Glob(objectFiles, folder+"/*.yaml")
 		if err != nil {
 			return nil, fmt.Errorf("list embedded objects: %w", err)

@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"fmt"
-	"io/fs"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -22,24 +19,5 @@ func Monitoring(o Options) ([]*unstructured.Unstructured, error) {
 	if o.Mode == Full {
 		folders = append(folders, "monitoringfull")
 	}
-	var objects []*unstructured.Unstructured
-	for _, folder := range folders {
-		files, err := fs.Glob(objectFiles, folder+"/*.yaml")
-		if err != nil {
-			return nil, fmt.Errorf("list embedded objects: %w", err)
-		}
-		for _, file := range files {
-			read, err := readObjects(file, o.Namespace)
-			if err != nil {
-				return nil, err
-			}
-			objects = append(objects, read...)
-		}
-	}
-	for _, object := range objects {
-		if err := o.shape(object); err != nil {
-			return nil, fmt.Errorf("shape %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
-	return objects, nil
+	return o.shaped(folders)
 }

@@ -138,7 +138,12 @@ func Objects(o Options) ([]*unstructured.Unstructured, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	files, err := o.files()
+	return o.shaped(o.folders())
+}
+
+// shaped are the objects of embedded folders, with the options in them.
+func (o Options) shaped(folders []string) ([]*unstructured.Unstructured, error) {
+	files, err := filesIn(folders)
 	if err != nil {
 		return nil, err
 	}
