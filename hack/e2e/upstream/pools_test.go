@@ -248,7 +248,9 @@ func (w *world) config(other string) (name string) {
 func (w *world) worker(name, config string) {
 	w.t.Helper()
 	w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
-		Labels: map[string]string{"node-role.kubernetes.io/" + watched: ""}, Annotations: map[string]string{
+		// The real controller goes by zones. Within a zone it goes by age, and these nodes are equally old.
+		Labels: map[string]string{"node-role.kubernetes.io/" + watched: "", corev1.LabelTopologyZone: name},
+		Annotations: map[string]string{
 			manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
 			manifests.AnnotationState: manifests.StateDone}}})
 	w.ready(name, corev1.ConditionTrue)
