@@ -24,12 +24,12 @@ const (
 )
 
 func serveBlob(c call) {
-	d, err := storage.ParseDigest(c.route.ref)
+	d, err := storage.ParseDigest(c.route.Ref)
 	if err != nil {
 		errDigestInvalid.with(err.Error()).write(c.w)
 		return
 	}
-	unknown := errBlobUnknown.with(map[string]string{"digest": c.route.ref})
+	unknown := errBlobUnknown.with(map[string]string{"digest": c.route.Ref})
 	switch c.r.Method {
 	case http.MethodGet:
 		getBlob(c, d, unknown)
@@ -62,7 +62,7 @@ func getBlob(c call, d digest.Digest, unknown *apiError) {
 
 func openBlob(c call, d digest.Digest) (io.ReadSeekCloser, error) {
 	if c.through != nil {
-		return c.through.openBlob(c.r, c.route.name, d)
+		return c.through.openBlob(c.r, c.route.Name, d)
 	}
 	return c.repository().OpenBlob(d)
 }
@@ -83,7 +83,7 @@ func headBlob(c call, d digest.Digest, unknown *apiError) {
 	var err error
 	switch {
 	case c.through != nil:
-		size, err = c.through.statBlob(c.r.Context(), c.route.name, d)
+		size, err = c.through.statBlob(c.r.Context(), c.route.Name, d)
 	case c.account.role == RolePush && !c.readOnly:
 		size, err = c.repository().TouchBlob(d)
 	default:

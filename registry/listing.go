@@ -89,7 +89,7 @@ func serveTags(c call) {
 		return
 	}
 	if !c.repository().Exists() {
-		errNameUnknown.with(map[string]string{"name": c.route.name}).write(c.w)
+		errNameUnknown.with(map[string]string{"name": c.route.Name}).write(c.w)
 		return
 	}
 	tags, err := c.repository().Tags(c.r.Context())
@@ -107,13 +107,13 @@ func serveTags(c call) {
 	if len(tags) > limit {
 		tags = tags[:limit]
 		if limit > 0 {
-			linkNext(c.w, "/v2/"+c.route.name+"/tags/list", limit, tags[limit-1])
+			linkNext(c.w, "/v2/"+c.route.Name+"/tags/list", limit, tags[limit-1])
 		}
 	}
 	if tags == nil {
 		tags = []string{}
 	}
-	writeJSON(c.w, "application/json", map[string]any{"name": c.route.name, "tags": tags})
+	writeJSON(c.w, "application/json", map[string]any{"name": c.route.Name, "tags": tags})
 }
 
 // serveReferrers answers with an index, empty when nothing refers to the digest: it need not exist itself. No page is
@@ -123,7 +123,7 @@ func serveReferrers(c call) {
 		errMethod.write(c.w)
 		return
 	}
-	d, err := storage.ParseDigest(c.route.ref)
+	d, err := storage.ParseDigest(c.route.Ref)
 	if err != nil {
 		errDigestInvalid.with(err.Error()).write(c.w)
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -68,7 +69,7 @@ func (r *Root) Collect(ctx context.Context, o storage.CollectOptions) (storage.C
 
 // RemoveManifest removes a manifest with its tags, also a damaged one. Its bytes stay until Collect.
 func (r *Root) RemoveManifest(ctx context.Context, repository string, d digest.Digest) error {
-	if !validName(repository) {
+	if !route.ValidName(repository) {
 		return fmt.Errorf("remove manifest: %q is no repository name", repository)
 	}
 	if r.server != nil {

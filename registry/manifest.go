@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -20,20 +21,20 @@ import (
 const maxTagParameters = 100
 
 func serveManifest(c call) {
-	byDigest := strings.Contains(c.route.ref, ":")
+	byDigest := strings.Contains(c.route.Ref, ":")
 	var d digest.Digest
 	if byDigest {
 		var err error
-		if d, err = storage.ParseDigest(c.route.ref); err != nil {
+		if d, err = storage.ParseDigest(c.route.Ref); err != nil {
 			errDigestInvalid.with(err.Error()).write(c.w)
 			return
 		}
-	} else if !validTag(c.route.ref) {
+	} else if !route.ValidTag(c.route.Ref) {
 		if readMethod(c.r.Method) { // no manifest can have such a tag
-			errManifestUnknown.with(map[string]string{"tag": c.route.ref}).write(c.w)
+			errManifestUnknown.with(map[string]string{"tag": c.route.Ref}).write(c.w)
 			return
 		}
-		errTagInvalid.with(map[string]string{"tag": c.route.ref}).write(c.w)
+		errTagInvalid.with(map[string]string{"tag": c.route.Ref}).write(c.w)
 		return
 	}
 	switch c.r.Method {
@@ -53,7 +54,7 @@ func serveManifest(c call) {
 func getManifest(c call, d digest.Digest) {
 	m, stale, err := findManifest(c, d)
 	if err != nil {
-		c.fail(err, errManifestUnknown.with(map[string]string{"name": c.route.name, "reference": c.route.ref}))
+		c.fail(err, errManifestUnknown.with(map[string]string{"name": c.route.Name, "reference": c.route.Ref}))
 		return
 	}
 	h := c.w.Header()
@@ -81,11 +82,11 @@ func getManifest(c call, d digest.Digest) {
 func findManifest(c call, d digest.Digest) (m *storage.Manifest, stale time.Duration, err error) {
 	switch {
 	case c.through != nil && d == "":
-		return c.through.tagged(c.r.Context(), c.route.name, c.route.ref)
+		return c.through.tagged(c.r.Context(), c.route.Name, c.route.Ref)
 	case c.through != nil:
-		m, err = c.through.manifest(c.r.Context(), c.route.name, d)
+		m, err = c.through.manifest(c.r.Context(), c.route.Name, d)
 	case d == "":
-		m, err = c.repository().Tagged(c.route.ref)
+		m, err = c.repository().Tagged(c.route.Ref)
 	default:
 		m, err = c.repository().Manifest(d)
 	}
@@ -129,7 +130,7 @@ func putManifest(c call, d digest.Digest) {
 	var apiErr *apiError
 	put := storage.Put{Digest: d, MediaType: mediaType, Body: body, Sparse: c.sparse}
 	if d == "" {
-		put.Tags, put.Digest = []string{c.route.ref}, digest.FromBytes(body)
+		put.Tags, put.Digest = []string{c.route.Ref}, digest.FromBytes(body)
 	} else if got := d.Algorithm().FromBytes(body); got != d {
 		errDigestInvalid.with(fmt.Sprintf("the body has %s", got)).write(c.w)
 		return
@@ -148,7 +149,7 @@ func putManifest(c call, d digest.Digest) {
 	if d != "" && put.Tags != nil {
 		h["Oci-Tag"] = put.Tags
 	}
-	h.Set("Location", "/v2/"+c.route.name+"/manifests/"+string(put.Digest))
+	h.Set("Location", "/v2/"+c.route.Name+"/manifests/"+string(put.Digest))
 	h.Set("Docker-Content-Digest", string(put.Digest))
 	h.Set("Content-Length", "0")
 	c.w.WriteHeader(http.StatusCreated)
@@ -165,7 +166,7 @@ func tagParameters(r *http.Request) ([]string, *apiError) {
 		return nil, errTooManyTags.with(fmt.Sprintf("at most %d", maxTagParameters))
 	}
 	for _, tag := range tags {
-		if !validTag(tag) {
+		if !route.ValidTag(tag) {
 			return nil, errTagInvalid.with(map[string]string{"tag": tag})
 		}
 	}
@@ -231,10 +232,10 @@ func deleteManifest(c call, d digest.Digest) {
 	if d != "" {
 		err = c.repository().DeleteManifest(c.r.Context(), d)
 	} else {
-		err = c.repository().DeleteTag(c.r.Context(), c.route.ref)
+		err = c.repository().DeleteTag(c.r.Context(), c.route.Ref)
 	}
 	if err != nil {
-		c.fail(err, errManifestUnknown.with(map[string]string{"name": c.route.name, "reference": c.route.ref}))
+		c.fail(err, errManifestUnknown.with(map[string]string{"name": c.route.Name, "reference": c.route.Ref}))
 		return
 	}
 	c.w.WriteHeader(http.StatusAccepted)

@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
 
 // metrics are of one server: several in a process do not add up.
 type metrics struct {
-	requests    map[endpoint]prometheus.Counter
-	seconds     map[endpoint]prometheus.Observer
+	requests    map[route.Endpoint]prometheus.Counter
+	seconds     map[route.Endpoint]prometheus.Observer
 	failures    prometheus.Counter
 	refused     prometheus.Counter
 	sent        prometheus.Counter
@@ -47,8 +48,8 @@ func newMetrics(store *storage.Store, h *house) *metrics {
 		upstreamAsked: counter("upstream_requests_total", "Requests to the upstream of a pull-through registry."),
 		upstreamBytes: counter("upstream_bytes_received_total", "Bytes of manifests and blobs that came from the upstream."),
 		stale:         counter("stale_tags_total", "Answers with a tag that the upstream did not confirm."),
-		requests:      map[endpoint]prometheus.Counter{},
-		seconds:       map[endpoint]prometheus.Observer{},
+		requests:      map[route.Endpoint]prometheus.Counter{},
+		seconds:       map[route.Endpoint]prometheus.Observer{},
 	}
 	for _, g := range gauges(store, h) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "dayone", Subsystem: "registry",
@@ -62,11 +63,12 @@ func newMetrics(store *storage.Store, h *house) *metrics {
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10)}, []string{"endpoint"})
 	reg.MustRegister(vec, seconds, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	names := [...]string{endNone: "none", endBase: "base", endCatalog: "catalog", endTags: "tags", endManifest: "manifest",
-		endBlob: "blob", endUploads: "upload_start", endUpload: "upload", endReferrers: "referrers", endMetrics: "metrics"}
+	names := [...]string{route.None: "none", route.Base: "base", route.Catalog: "catalog", route.Tags: "tags",
+		route.Manifest: "manifest", route.Blob: "blob", route.Uploads: "upload_start", route.Upload: "upload",
+		route.Referrers: "referrers", route.Metrics: "metrics"}
 	for end, name := range names {
-		m.requests[endpoint(end)] = vec.WithLabelValues(name)
-		m.seconds[endpoint(end)] = seconds.WithLabelValues(name)
+		m.requests[route.Endpoint(end)] = vec.WithLabelValues(name)
+		m.seconds[route.Endpoint(end)] = seconds.WithLabelValues(name)
 	}
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
 	return m

@@ -291,14 +291,14 @@ func (p *pullThrough) serveList(c call, below string) (served bool) {
 	if c.r.URL.RawQuery != "" {
 		path += "?" + c.r.URL.RawQuery
 	}
-	resp, err := p.ask(ctx, http.MethodGet, c.route.name, path, nil)
+	resp, err := p.ask(ctx, http.MethodGet, c.route.Name, path, nil)
 	var body []byte
 	if err == nil {
 		defer func() { _ = resp.Body.Close() }() // it was only read
 		body, err = readAtMost(resp.Body, p.maxManifest)
 	}
 	if errors.Is(err, storage.ErrNotFound) { // of referrers: clients go on with the tag that has them then
-		errNameUnknown.with(map[string]string{"name": c.route.name}).write(c.w)
+		errNameUnknown.with(map[string]string{"name": c.route.Name}).write(c.w)
 		return true
 	}
 	if err != nil && !c.repository().Exists() {
@@ -306,7 +306,7 @@ func (p *pullThrough) serveList(c call, below string) (served bool) {
 		return true
 	}
 	if err != nil {
-		p.log.WithField("repository", c.route.name).WithError(err).Warn("registry lists what it has without its upstream")
+		p.log.WithField("repository", c.route.Name).WithError(err).Warn("registry lists what it has without its upstream")
 		c.w.Header().Set("Cache-Status", `dayone; hit; detail="without the upstream"`)
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -79,7 +80,7 @@ func serveRestore(s *service, w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 	case s.readOnly:
 		err = errRootReadOnly
-	case !validName(q.Get("repository")):
+	case !route.ValidName(q.Get("repository")):
 		err = fmt.Errorf("%q is no repository name", q.Get("repository"))
 	default:
 		err = storage.Restore(r.Context(), s.store.Repository(q.Get("repository")), d, q.Get("mediaType"), r.Body)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -35,43 +36,43 @@ type call struct {
 	*service
 	w       http.ResponseWriter
 	r       *http.Request
-	route   route
+	route   route.Route
 	account *account
 }
 
-func (c call) repository() storage.Repository { return c.store.Repository(c.route.name) }
+func (c call) repository() storage.Repository { return c.store.Repository(c.route.Name) }
 
 // took reports what a node gets.
 func (c call) took(p Pull) {
 	if c.account.role != RolePull {
 		return
 	}
-	p.Client, p.Repository = clientAddress(c.r), c.route.name
+	p.Client, p.Repository = clientAddress(c.r), c.route.Name
 	c.pulled(p)
 }
 
 func readMethod(m string) bool { return m == http.MethodGet || m == http.MethodHead }
 
 // handler serves an endpoint.
-func (s *service) handler(end endpoint) func(call) {
+func (s *service) handler(end route.Endpoint) func(call) {
 	switch end {
-	case endManifest:
+	case route.Manifest:
 		return serveManifest
-	case endBlob:
+	case route.Blob:
 		return serveBlob
-	case endUploads:
+	case route.Uploads:
 		return startUpload
-	case endUpload:
+	case route.Upload:
 		return serveUpload
-	case endReferrers:
+	case route.Referrers:
 		return serveReferrers
-	case endTags:
+	case route.Tags:
 		return serveTags
-	case endCatalog:
+	case route.Catalog:
 		return serveCatalog
-	case endBase:
+	case route.Base:
 		return serveBase
-	case endMetrics:
+	case route.Metrics:
 		return func(c call) { c.metrics.handler.ServeHTTP(c.w, c.r) }
 	}
 	return func(c call) { errNoEndpoint.write(c.w) }
@@ -122,15 +123,15 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	rt := parseRoute(r.URL.Path)
-	if rt.name != "" && !validName(rt.name) {
-		errNameInvalid.with(map[string]string{"name": rt.name}).write(w)
+	rt := route.Parse(r.URL.Path)
+	if rt.Name != "" && !route.ValidName(rt.Name) {
+		errNameInvalid.with(map[string]string{"name": rt.Name}).write(w)
 		return
 	}
-	s.metrics.requests[rt.end].Inc()
+	s.metrics.requests[rt.End].Inc()
 	began := time.Now()
-	defer func() { s.metrics.seconds[rt.end].Observe(time.Since(began).Seconds()) }()
-	s.handler(rt.end)(call{service: s, w: w, r: r, route: rt, account: acc})
+	defer func() { s.metrics.seconds[rt.End].Observe(time.Since(began).Seconds()) }()
+	s.handler(rt.End)(call{service: s, w: w, r: r, route: rt, account: acc})
 }
 
 var apiVersion = []string{"registry/2.0"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -25,7 +26,7 @@ func serveUpload(c call) {
 	if readMethod(c.r.Method) { // anybody may look at it
 		owner = ""
 	}
-	u, err := c.repository().Upload(c.r.Context(), c.route.ref, owner)
+	u, err := c.repository().Upload(c.r.Context(), c.route.Ref, owner)
 	if err != nil {
 		c.fail(err, errUploadUnknown)
 		return
@@ -43,7 +44,7 @@ func serveUpload(c call) {
 		}
 		c.w.WriteHeader(http.StatusNoContent)
 	default:
-		uploadState(c.w, c.route.name, u)
+		uploadState(c.w, c.route.Name, u)
 		c.w.WriteHeader(http.StatusNoContent)
 	}
 }
@@ -71,14 +72,14 @@ func startUpload(c call) {
 			return
 		}
 	}
-	if from := q.Get("from"); q.Get("mount") != "" && (from == "" || validName(from)) {
+	if from := q.Get("from"); q.Get("mount") != "" && (from == "" || route.ValidName(from)) {
 		done, err := c.repository().Mount(c.r.Context(), from, digest.Digest(q.Get("mount")))
 		if err != nil {
 			c.fail(err, errBlobUnknown)
 			return
 		}
 		if done {
-			blobCreated(c.w, c.route.name, q.Get("mount"))
+			blobCreated(c.w, c.route.Name, q.Get("mount"))
 			return
 		}
 	}
@@ -95,7 +96,7 @@ func startUpload(c call) {
 		}
 		return
 	}
-	uploadHeaders(c.w, c.route.name, u)
+	uploadHeaders(c.w, c.route.Name, u)
 	c.w.WriteHeader(http.StatusAccepted)
 }
 
@@ -132,7 +133,7 @@ func appendUpload(c call, u *storage.Upload) {
 	if !receive(c, u) {
 		return
 	}
-	uploadHeaders(c.w, c.route.name, u)
+	uploadHeaders(c.w, c.route.Name, u)
 	c.w.WriteHeader(http.StatusAccepted)
 }
 
@@ -150,7 +151,7 @@ func finishUpload(c call, u *storage.Upload) {
 		c.fail(err, errUploadUnknown)
 		return
 	}
-	blobCreated(c.w, c.route.name, string(d))
+	blobCreated(c.w, c.route.Name, string(d))
 }
 
 // receive appends the body to the upload and answers when that fails.
@@ -162,7 +163,7 @@ func receive(c call, u *storage.Upload) bool {
 			errUploadInvalid.with("Content-Range must be FIRST-LAST").write(c.w)
 			return false
 		case first != u.Size():
-			uploadState(c.w, c.route.name, u)
+			uploadState(c.w, c.route.Name, u)
 			errRange.with("the upload has " + strconv.FormatInt(u.Size(), 10) + " bytes").write(c.w)
 			return false
 		case c.r.ContentLength >= 0 && c.r.ContentLength != last-first+1:
@@ -186,7 +187,7 @@ func receive(c call, u *storage.Upload) bool {
 	}
 	c.w.Header().Set("Connection", "close")
 	if body.err != nil && !errors.Is(body.err, io.EOF) { // the client went away; what came stays for a resume
-		uploadState(c.w, c.route.name, u)
+		uploadState(c.w, c.route.Name, u)
 		errUploadInvalid.with("the body ended early").write(c.w)
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -133,17 +134,17 @@ func FuzzRoute(f *testing.F) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		rt := parseRoute(path)
-		if rt.name != "" && validName(rt.name) {
-			assert.NotContains(t, "/"+rt.name+"/", "/../")
-			assert.NotContains(t, "/"+rt.name+"/", "/./")
-			assert.NotContains(t, rt.name, "\x00")
+		rt := route.Parse(path)
+		if rt.Name != "" && route.ValidName(rt.Name) {
+			assert.NotContains(t, "/"+rt.Name+"/", "/../")
+			assert.NotContains(t, "/"+rt.Name+"/", "/./")
+			assert.NotContains(t, rt.Name, "\x00")
 		}
-		if validTag(rt.ref) {
-			assert.NotContains(t, rt.ref, "/")
-			assert.NotEqual(t, "..", rt.ref)
+		if route.ValidTag(rt.Ref) {
+			assert.NotContains(t, rt.Ref, "/")
+			assert.NotEqual(t, "..", rt.Ref)
 		}
-		if d, err := storage.ParseDigest(rt.ref); err == nil {
+		if d, err := storage.ParseDigest(rt.Ref); err == nil {
 			assert.NotContains(t, d.Encoded(), "/")
 		}
 	})

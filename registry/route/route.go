@@ -1,31 +1,32 @@
-package registry
+package route
 
 import (
 	"regexp"
 	"strings"
 )
 
-// endpoint names a part of the OCI distribution API.
-type endpoint int
+// Endpoint names a part of the OCI distribution API.
+type Endpoint int
 
+// The endpoints; None is a path that the API does not have.
 const (
-	endNone endpoint = iota
-	endBase
-	endCatalog
-	endTags
-	endManifest
-	endBlob
-	endUploads // POST: a new upload
-	endUpload  // an upload under way
-	endReferrers
-	endMetrics
+	None Endpoint = iota
+	Base
+	Catalog
+	Tags
+	Manifest
+	Blob
+	Uploads // POST: a new upload
+	Upload  // an upload under way
+	Referrers
+	Metrics
 )
 
-// route is a request's path taken apart: the repository and what follows it.
-type route struct {
-	end  endpoint
-	name string
-	ref  string // tag, digest or upload id, not yet checked
+// Route is a request's path taken apart: the repository and what follows it.
+type Route struct {
+	End  Endpoint
+	Name string
+	Ref  string // tag, digest or upload id, not yet checked
 }
 
 const (
@@ -37,9 +38,11 @@ const (
 // path.
 var nameRule = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 
-func validName(name string) bool { return len(name) <= maxNameLength && nameRule.MatchString(name) }
+// ValidName says whether a repository may have the name.
+func ValidName(name string) bool { return len(name) <= maxNameLength && nameRule.MatchString(name) }
 
-func validTag(tag string) bool {
+// ValidTag says whether a tag may have the name.
+func ValidTag(tag string) bool {
 	if tag == "" || len(tag) > maxTagLength || tag[0] == '.' || tag[0] == '-' {
 		return false
 	}
@@ -52,41 +55,41 @@ func validTag(tag string) bool {
 	return true
 }
 
-// parseRoute takes a path apart from its end: a repository may itself have an element named blobs or tags.
-func parseRoute(path string) route {
+// Parse takes a path apart from its end: a repository may itself have an element named blobs or tags.
+func Parse(path string) Route {
 	rest, ok := strings.CutPrefix(path, "/v2/")
 	switch {
 	case path == "/v2" || path == "/v2/":
-		return route{end: endBase}
+		return Route{End: Base}
 	case path == "/metrics":
-		return route{end: endMetrics}
+		return Route{End: Metrics}
 	case !ok:
-		return route{}
+		return Route{}
 	case rest == "_catalog":
-		return route{end: endCatalog}
+		return Route{End: Catalog}
 	}
 	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
-		return route{end: endTags, name: name}
+		return Route{End: Tags, Name: name}
 	}
 	if name, ok := strings.CutSuffix(rest, "/blobs/uploads/"); ok {
-		return route{end: endUploads, name: name}
+		return Route{End: Uploads, Name: name}
 	}
 	if name, ok := strings.CutSuffix(rest, "/blobs/uploads"); ok {
-		return route{end: endUploads, name: name}
+		return Route{End: Uploads, Name: name}
 	}
 	dir, ref, ok := cutLast(rest)
 	if !ok || ref == "" {
-		return route{}
+		return Route{}
 	}
 	for _, e := range []struct {
 		suffix string
-		end    endpoint
-	}{{"/blobs/uploads", endUpload}, {"/blobs", endBlob}, {"/manifests", endManifest}, {"/referrers", endReferrers}} {
+		end    Endpoint
+	}{{"/blobs/uploads", Upload}, {"/blobs", Blob}, {"/manifests", Manifest}, {"/referrers", Referrers}} {
 		if name, ok := strings.CutSuffix(dir, e.suffix); ok {
-			return route{end: e.end, name: name, ref: ref}
+			return Route{End: e.end, Name: name, Ref: ref}
 		}
 	}
-	return route{}
+	return Route{}
 }
 
 func cutLast(s string) (before, after string, found bool) {
