@@ -137,6 +137,9 @@ const (
 	// AnnotationPolicyOrigins on the MachineConfiguration says who gave each rule of its status
 	// (rebase/disruptioncontroller).
 	AnnotationPolicyOrigins = DayonePrefix + "policy-origins"
+	// AnnotationRelease on the ControllerConfig and on the MachineConfigs that MCO's program makes says for which state of
+	// the cluster they were made (manifests/releasecontroller). While they differ nothing is rendered of them.
+	AnnotationRelease = DayonePrefix + "release"
 	// AnnotationBaseImage is "true" on a MachineConfig whose osImageURL is the base of a layered pool's next image.
 	// Without it admission refuses such an osImageURL (manifests/assets/cluster).
 	AnnotationBaseImage = DayonePrefix + "base-image"

@@ -118,7 +118,9 @@ func removeSecrets(ctx context.Context, t Target) error {
 // annotations are those that the controllers write for each other; those of an administrator are not among them.
 func annotations() []string {
 	return []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
-		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced}
+		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced,
+		manifests.AnnotationPinnedImageSets, manifests.AnnotationPinnedImageSetsDone,
+		manifests.AnnotationPinnedImageSetsError}
 }
 
 // agentsAnnotations are keys of MCO's that the node agent writes, as MCO's own agent does: they go where dayone's has

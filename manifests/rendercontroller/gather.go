@@ -38,21 +38,35 @@ type gatherer struct {
 	live client.Reader
 }
 
-// gather reads what a pool is rendered from, in the order of names. Kinds that the API does not have are empty.
-func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, error) {
+// gather reads what a pool is rendered from, in the order of names, and how. Kinds that the API does not have are empty.
+func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, render.Options, error) {
 	set := &manifests.Set{}
+	if err := g.read(ctx, pool, set); err != nil {
+		return nil, render.Options{}, err
+	}
+	g.standIn(set)
+	o, err := g.options(set)
+	if err != nil {
+		return nil, render.Options{}, err
+	}
+	o.Unbuilt, o.Pools, o.OwnServer = render.IgnoreUnbuilt, []string{pool.Name}, true
+	render.StandaloneInputs(set, g.o.BaseImage, o.Versions)
+	return set, o, nil
+}
+
+func (g gatherer) read(ctx context.Context, pool *mcfgv1.MachineConfigPool, set *manifests.Set) error {
 	var pools mcfgv1.MachineConfigPoolList
 	if err := g.client.List(ctx, &pools); err != nil {
-		return nil, fmt.Errorf("list pools: %w", err)
+		return fmt.Errorf("list pools: %w", err)
 	}
 	set.Pools = items(pools.Items, func(p *mcfgv1.MachineConfigPool) bool { return p.DeletionTimestamp == nil })
 	var configs mcfgv1.MachineConfigList
 	if err := g.client.List(ctx, &configs); err != nil {
-		return nil, fmt.Errorf("list MachineConfigs: %w", err)
+		return fmt.Errorf("list MachineConfigs: %w", err)
 	}
 	var layering mcfgv1.MachineOSConfigList
 	if err := g.client.List(ctx, &layering); err != nil {
-		return nil, fmt.Errorf("list MachineOSConfigs: %w", err)
+		return fmt.Errorf("list MachineOSConfigs: %w", err)
 	}
 	set.MachineOSConfigs = items(layering.Items, func(m *mcfgv1.MachineOSConfig) bool {
 		return m.DeletionTimestamp == nil && concerns(m, pool, set.Pools)
@@ -66,7 +80,7 @@ func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*
 	if g.live != nil {
 		late, err := lateComponents(ctx, g.live, set.MachineOSConfigs, configs.Items)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		configs.Items = append(configs.Items, late...)
 	}
@@ -74,12 +88,7 @@ func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*
 	set.MachineConfigs = items(configs.Items, func(c *mcfgv1.MachineConfig) bool {
 		return c.DeletionTimestamp == nil && !isRendered(c) && !made[c.Name]
 	})
-	if err := g.gatherSettings(ctx, set); err != nil {
-		return nil, err
-	}
-	g.standIn(set)
-	render.StandaloneInputs(set, g.o.BaseImage, g.o.Versions)
-	return set, nil
+	return g.gatherSettings(ctx, set)
 }
 
 // standIn counts this renderer as the maker of a ControllerConfig that dayone's own hand-over posted: no operator keeps

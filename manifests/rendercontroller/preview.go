@@ -13,12 +13,11 @@ import (
 // Preview renders a pool from the objects of a cluster as the controller would, and writes nothing.
 func Preview(ctx context.Context, from Lister, pool *mcfgv1.MachineConfigPool, o Options) (*mcfgv1.MachineConfig,
 	error) {
-	set, err := gatherer{from, func(client.Object) bool { return true }, o, nil}.gather(ctx, pool)
+	set, how, err := gatherer{from, func(client.Object) bool { return true }, o, nil}.gather(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	result, err := render.Render(set, render.Options{Versions: o.Versions, Unbuilt: render.IgnoreUnbuilt,
-		ComponentsOnly: o.ComponentsOnly, Pools: []string{pool.Name}, OwnServer: true})
+	result, err := render.Render(set, how)
 	if err != nil {
 		return nil, err
 	}

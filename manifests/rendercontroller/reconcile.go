@@ -60,6 +60,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil // its rendered configs go with it
 	}
 	failure := r.render(ctx, &pool)
+	var held heldError
+	if errors.As(failure, &held) {
+		r.o.Log.WithField("pool", pool.Name).WithField("reason", held.text).Info("rendering waits")
+		return ctrl.Result{}, nil // the writing of the rest wakes the pool
+	}
 	if apierrors.IsConflict(failure) {
 		// another client wrote meanwhile: no state of the pool, and no failure
 		return ctrl.Result{RequeueAfter: conflictInterval}, nil
@@ -83,14 +88,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // render makes the pool's config and points the pool at it. pool is as the API has it afterwards.
 func (r *reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool) error {
-	set, err := gatherer{r.client, r.known, r.o, r.live}.gather(ctx, pool)
+	set, how, err := gatherer{r.client, r.known, r.o, r.live}.gather(ctx, pool)
 	if err != nil {
 		return err
 	}
-	result, err := render.Render(set, render.Options{
-		Versions: r.o.Versions, Unbuilt: render.IgnoreUnbuilt, ComponentsOnly: r.o.ComponentsOnly, Pools: []string{pool.Name},
-		OwnServer: true,
-	})
+	result, err := render.Render(set, how)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,9 @@ func made(t *testing.T, e *kubetest.Env) {
 	}
 	var patch strings.Builder
 	for i, key := range []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
-		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced} {
+		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced,
+		manifests.AnnotationPinnedImageSets, manifests.AnnotationPinnedImageSetsDone,
+		manifests.AnnotationPinnedImageSetsError} {
 		patch.WriteString(map[bool]string{true: "", false: ","}[i == 0] + `"` + key + `":"x"`)
 	}
 	for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
