@@ -33,6 +33,8 @@ type Upstream interface {
 	// Do sends GET or HEAD for a path below a repository's, as "manifests/v1", with a query. The answer may have any
 	// status.
 	Do(ctx context.Context, method, repository, path string, header http.Header) (*http.Response, error)
+	// Name is HOST[:PORT][/PREFIX], for people.
+	Name() string
 }
 
 // upstreamError is a fault of the upstream, not of the client and not of this server.
@@ -57,6 +59,7 @@ type pullThrough struct {
 	mu      sync.Mutex
 	fetches map[string]*fetch // by REPOSITORY@DIGEST
 	away    time.Time         // until when the upstream is taken to be away
+	last    UpstreamStatus    // but for Fetches
 }
 
 // newPullThrough fetches until stop is called, which ends what is under way and waits for it. A negative every never
@@ -89,17 +92,46 @@ func (p *pullThrough) ask(ctx context.Context, method, repository, path string,
 	header http.Header) (*http.Response, error) {
 	p.metrics.upstreamAsked.Inc()
 	resp, err := p.upstream.Do(ctx, method, repository, path, header)
-	if err != nil {
-		return nil, upstreamError{err}
-	}
-	if resp.StatusCode == http.StatusOK {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return nil, upstreamError{err} // the client left or the server stops: no fault of the upstream
+	case err != nil:
+		return nil, p.noteFault(err)
+	case resp.StatusCode == http.StatusOK:
+		p.noteAnswer()
 		return resp, nil
 	}
 	_ = resp.Body.Close() // it was not read
 	if resp.StatusCode == http.StatusNotFound {
+		p.noteAnswer()
 		return nil, fmt.Errorf("find %s of %s at the upstream: %w", path, repository, storage.ErrNotFound)
 	}
-	return nil, upstreamError{fmt.Errorf("the upstream answers %s to %s of %s", resp.Status, path, repository)}
+	return nil, p.noteFault(fmt.Errorf("the upstream answers %s to %s of %s", resp.Status, path, repository))
+}
+
+func (p *pullThrough) noteAnswer() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last.LastAnswer, p.last.Fault = time.Now().UTC(), ""
+}
+
+func (p *pullThrough) noteFault(err error) upstreamError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last.Fault, p.last.FaultAt = err.Error(), time.Now().UTC()
+	return upstreamError{err}
+}
+
+// status is how the upstream answers, nil without one.
+func (p *pullThrough) status() *UpstreamStatus {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.last
+	out.Name, out.Fetches = p.upstream.Name(), len(p.fetches)
+	return &out
 }
 
 // once lets one of those that want the same do it for all.

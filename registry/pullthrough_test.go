@@ -171,6 +171,15 @@ func TestPullThrough(t *testing.T) {
 	blob := "/v2/os/app/blobs/" + digest.FromBytes(layer).String()
 	assert.Equal(t, 1, o.count("GET "+blob))
 
+	t.Run("the status says when it answered", func(t *testing.T) {
+		status, err := ReadStatus(t.Context(), root)
+		require.NoError(t, err)
+		require.NotNil(t, status.Upstream)
+		assert.Equal(t, o.host(), status.Upstream.Name)
+		assert.WithinDuration(t, time.Now(), status.Upstream.LastAnswer, time.Minute)
+		assert.Empty(t, status.Upstream.Fault)
+		assert.Zero(t, status.Upstream.Fetches)
+	})
 	t.Run("what is here is not asked for", func(t *testing.T) {
 		o.instead(func(w http.ResponseWriter, _ *http.Request) bool {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -192,6 +201,10 @@ func TestPullThrough(t *testing.T) {
 		resp, body, _ = get(t, s, http.MethodGet, "/v2/os/app/tags/list")
 		assert.JSONEq(t, `{"name":"os/app","tags":["v1"]}`, string(body))
 		assert.Contains(t, resp.Header.Get("Cache-Status"), "without the upstream")
+		status, err := ReadStatus(t.Context(), root)
+		require.NoError(t, err)
+		assert.Contains(t, status.Upstream.Fault, "500")
+		assert.True(t, status.Upstream.FaultAt.After(status.Upstream.LastAnswer))
 	})
 	t.Run("what is not here fails then, not as if it were nowhere", func(t *testing.T) {
 		for _, path := range []string{"os/app/manifests/v2", "os/app/manifests/" + string(digest.FromString("x")),
@@ -535,6 +548,8 @@ func TestPullThroughKilled(t *testing.T) {
 
 // slowUpstream sends a byte and then nothing.
 type slowUpstream struct{}
+
+func (slowUpstream) Name() string { return "slow.example.com" }
 
 func (slowUpstream) Do(ctx context.Context, _, _, _ string, _ http.Header) (*http.Response, error) {
 	r, w := io.Pipe()

@@ -27,6 +27,21 @@ type Status struct {
 	LastScrub      *Scrub      `json:"lastScrub"`
 	// Scrub is how far a scrub is, nil while none runs.
 	Scrub *ScrubProgress `json:"scrub"`
+	// Upstream is nil unless the server is a pull-through registry.
+	Upstream *UpstreamStatus `json:"upstream,omitempty"`
+}
+
+// UpstreamStatus is how the upstream of a pull-through registry answered since the server started.
+type UpstreamStatus struct {
+	// Name is HOST[:PORT][/PREFIX].
+	Name string `json:"name"`
+	// LastAnswer is when it last answered a request with what it has, or that it lacks it; zero before that.
+	LastAnswer time.Time `json:"lastAnswer,omitzero"`
+	// Fault is why the last request failed, empty if it did not, and FaultAt when one last failed.
+	Fault   string    `json:"fault,omitempty"`
+	FaultAt time.Time `json:"faultAt,omitzero"`
+	// Fetches are the blobs on their way.
+	Fetches int `json:"fetches"`
 }
 
 // Collection is what the last garbage collection did.
@@ -124,5 +139,6 @@ func readStatus(s *service) (Status, error) {
 	out := Status{ReadOnly: s.readOnly, Uploads: s.store.Uploads(), StoredBytes: s.store.Used() - reserved,
 		ReservedBytes: reserved, MaxBytes: s.house.maxBytes, FreeBytes: free, MinFreeBytes: s.house.minFree}
 	out.LastCollection, out.LastScrub, out.Scrub = s.house.lastCollection(), s.house.last(), s.house.progress()
+	out.Upstream = s.through.status()
 	return out, nil
 }

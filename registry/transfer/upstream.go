@@ -43,6 +43,9 @@ func NewUpstream(at Endpoint) (*Upstream, error) {
 	return u, nil
 }
 
+// Name is HOST or HOST/PREFIX of the repositories.
+func (u *Upstream) Name() string { return u.at.Reference }
+
 func (u *Upstream) endpoint(repository string) Endpoint {
 	e := u.at
 	e.Reference += "/" + repository

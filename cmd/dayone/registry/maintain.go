@@ -158,7 +158,7 @@ func (v *verified) print(w io.Writer, took time.Duration) {
 }
 
 func newStatusCommand() *cobra.Command {
-	return rootCommand("status", "Show uploads, disk, last collection and scrub of the server that runs on a root",
+	return rootCommand("status", "Show uploads, disk, upstream, last collection and scrub of the server that runs on a root",
 		func(cmd *cobra.Command, root string) error {
 			s, err := registry.ReadStatus(cmd.Context(), root)
 			if err != nil {
@@ -187,6 +187,20 @@ func printStatus(w io.Writer, s registry.Status) {
 	if p := s.Scrub; p != nil {
 		fmt.Fprintf(w, "scrub\t%d of %d bytes read since %s\n", p.ReadBytes, p.OfBytes, p.Since.Format(time.RFC3339))
 	}
+	if u := s.Upstream; u != nil {
+		fmt.Fprintf(w, "upstream\t%s: %s; %d blobs on their way\n", u.Name, upstreamState(*u), u.Fetches)
+	}
+}
+
+func upstreamState(u registry.UpstreamStatus) string {
+	answered := "no answer yet"
+	if !u.LastAnswer.IsZero() {
+		answered = "last answer " + u.LastAnswer.Format(time.RFC3339)
+	}
+	if u.Fault == "" {
+		return answered
+	}
+	return fmt.Sprintf("%s; failed %s: %s", answered, u.FaultAt.Format(time.RFC3339), u.Fault)
 }
 
 // warnDamaged names the manifests because of which blobs stay.
