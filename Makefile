@@ -33,7 +33,7 @@ demo: $(if $(FULL),setup-test kube-build,setup-demo) build ## Day 1 on this mach
 build: setup-build ## Put the binaries into bin/.
 	@mkdir -p bin bin/.linked
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/.linked/ ./cmd/dayone ./hack/demo ./hack/testnode/cmd/testnode
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/.linked/ ./cmd/dayone-daemon
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/.linked/ ./cmd/dayone-daemon ./cmd/dayone-registry
 	@# A file that the linker wrote stays in the cache as huge pages, and a process that runs it counts them all as its own; a copy does not.
 	@install bin/.linked/* bin/
 	@# Under this name in the PATH it is kubectl dayone.

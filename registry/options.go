@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/crypto/bcrypt"
+
+	"dayone.dev/dayone/registry/storage"
 )
 
 // Role says what an account may do. There is no anonymous access.
@@ -134,6 +137,8 @@ type Options struct {
 	// Reports answers POST requests to ReportsPath, of accounts that may pull; nil: there is no such path.
 	Reports     http.Handler
 	ReportsPath string
+	// Beside works with the storage of a server that runs, until ctx ends; Shutdown waits for it. nil is nothing.
+	Beside func(ctx context.Context, store *storage.Store)
 	// Log receives what the server and distribution report; nil discards it.
 	Log *logrus.Entry
 }
@@ -237,6 +242,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Pulled == nil {
 		o.Pulled = func(Pull) {}
+	}
+	if o.Beside == nil {
+		o.Beside = func(context.Context, *storage.Store) {}
 	}
 	if o.Log == nil {
 		o.Log = discard()

@@ -81,7 +81,7 @@ func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
 	tick, daily := time.NewTicker(filesPoll), time.NewTicker(RenewalPoll)
 	defer tick.Stop()
 	defer daily.Stop()
-	users, certificate := stamp(usersFile), stamp(s.o.CertFile, s.o.KeyFile)
+	users, certificate := stamp(usersFile), stamp(s.o.certificateSources()...)
 	for {
 		all := false
 		select {
@@ -99,7 +99,7 @@ func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
 			users = now
 			s.reloadUsers(usersFile, role)
 		}
-		if now := stamp(s.o.CertFile, s.o.KeyFile); all || now != certificate {
+		if now := stamp(s.o.certificateSources()...); all || now != certificate {
 			certificate = now
 			if err := s.ReloadCertificate(); err != nil {
 				s.log.WithError(err).Error("server certificate is not usable, the one before stays")

@@ -50,6 +50,7 @@ type Server struct {
 	served  chan struct{}
 	fetches func()       // ends what comes from the upstream
 	keep    func()       // ends the housekeeping
+	beside  func()       // ends what works beside
 	control func() error // ends the maintenance commands
 }
 
@@ -159,7 +160,19 @@ func (s *Server) listen() error {
 	s.served = make(chan struct{})
 	go s.serve(s.http, ln, config, s.served)
 	s.keep = keepHouse(s.service, housekeepingPeriod, s.o)
+	s.beside = s.workBeside(s.service.store)
 	return nil
+}
+
+// workBeside lets Options.Beside work until stop is called, which waits for it.
+func (s *Server) workBeside(store *storage.Store) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.o.Beside(ctx, store) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // newHTTP bounds how long clients may keep the server waiting: ReadTimeout ends a request whose body does not come, and
@@ -219,6 +232,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.http == nil {
 		return nil
 	}
+	s.beside()
 	s.conns.shut()
 	defer s.conns.open()
 	err := s.http.Shutdown(ctx)

@@ -30,6 +30,15 @@ func (o Options) CertificateFiles() (cert, key string) {
 	return filepath.Join(dir, serverCertFile), filepath.Join(dir, serverKeyFile)
 }
 
+// certificateSources are the files that a new certificate comes of: the configured ones, or the CA's.
+func (o Options) certificateSources() []string {
+	if o.CertFile != "" {
+		return []string{o.CertFile, o.KeyFile}
+	}
+	dir := o.withDefaults().TLSDir
+	return []string{filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile)}
+}
+
 // ReloadCertificate reads the certificate again, or renews one that was made here and has little time left. New
 // connections get it, kept ones go on with theirs. A certificate that no client would accept is refused and changes
 // nothing.

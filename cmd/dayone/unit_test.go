@@ -4,12 +4,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 // TestPrintedUnit asks the real systemd whether it would take the unit.
@@ -30,4 +34,49 @@ func TestPrintedUnit(t *testing.T) {
 	out, err := exec.Command("systemd-analyze", "verify", "--man=no", name).CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.NotContains(t, string(out), filepath.Base(name)+":")
+}
+
+// TestRegistryNodeConfig asks the real systemd about the unit that a control-plane pool gets, and looks at what is in
+// its MachineConfig: hashes of both accounts, one password, and no push password.
+func TestRegistryNodeConfig(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shared")
+	args := []string{"registry", "node-config", "--registry", "api-int.lab.example.com:22626", "--to", dir}
+	code, _, stderr := dayone(t, args...)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	raw, err := os.ReadFile(filepath.Join(dir, "machineconfig.yaml"))
+	require.NoError(t, err)
+	fi, err := os.Stat(filepath.Join(dir, "machineconfig.yaml"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), fi.Mode().Perm())
+	var mc mcfgv1.MachineConfig
+	require.NoError(t, yaml.UnmarshalStrict(raw, &mc))
+	assert.Equal(t, "99-master-dayone-registry", mc.Name)
+	config, err := machineconfig.Parse(mc.Spec.Config.Raw)
+	require.NoError(t, err)
+	files := map[string]string{}
+	for _, f := range config.Storage.Files {
+		content, err := machineconfig.Contents(f.Contents)
+		require.NoError(t, err)
+		files[filepath.Base(f.Path)] = string(content)
+	}
+	assert.Contains(t, files["registry.env"], "--host=api-int.lab.example.com")
+	assert.Contains(t, files["ca.key"], "PRIVATE KEY")
+	assert.NotContains(t, files, "push-auth.json")
+
+	code, _, stderr = dayone(t, args...)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	again, err := os.ReadFile(filepath.Join(dir, "machineconfig.yaml"))
+	require.NoError(t, err)
+	assert.Equal(t, string(raw), string(again), "a second run keeps what is there")
+
+	unit := filepath.Join(t.TempDir(), config.Systemd.Units[0].Name)
+	require.NoError(t, os.WriteFile(unit, []byte(strings.Replace(*config.Systemd.Units[0].Contents,
+		"/usr/bin/dayone-registry $", "/bin/true $", 1)), 0o600))
+	out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput()
+	require.NoError(t, err, string(out))
+	assert.NotContains(t, string(out), filepath.Base(unit)+":")
+
+	code, _, stderr = dayone(t, "registry", "node-config", "--registry", "api-int.lab.example.com", "--to", dir)
+	assert.NotEqual(t, cli.ExitOK, code)
+	assert.Contains(t, stderr, "give HOST:PORT")
 }

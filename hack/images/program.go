@@ -23,12 +23,13 @@ type Program struct {
 	User string
 }
 
-// Programs are those that run in the cluster, and dayone itself, which an installer's bootstrap node takes out of its
-// image.
+// Programs are those that run in the cluster, the registry, which a pool's Containerfile takes out of its image, and
+// dayone itself, which an installer's bootstrap node takes out of its own.
 func Programs() []Program {
 	return []Program{
 		{Name: "machine-os-builder", Package: "./cmd/machine-os-builder", Cgo: true, User: "0:0"},
 		{Name: "dayone-controller", Package: "./cmd/dayone-controller", User: "65532:65532"},
+		{Name: "dayone-registry", Package: "./cmd/dayone-registry", User: "0:0"},
 		{Name: "dayone-daemon", Package: "./cmd/dayone-daemon", User: "0:0"},
 		{Name: "dayone", Package: "./cmd/dayone", Cgo: true, User: "0:0"},
 	}

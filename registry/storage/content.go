@@ -54,8 +54,8 @@ func (c *Content) guess() string {
 	return v1.MediaTypeImageManifest
 }
 
-// blobs are the configuration and the layers, without those that live elsewhere by their URLs.
-func (c *Content) blobs() []v1.Descriptor {
+// Blobs are the configuration and the layers, without those that live elsewhere by their URLs.
+func (c *Content) Blobs() []v1.Descriptor {
 	var out []v1.Descriptor
 	if c.Config != nil {
 		out = append(out, *c.Config)

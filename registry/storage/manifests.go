@@ -174,7 +174,7 @@ func (r Repository) PutManifest(ctx context.Context, p Put) error {
 // pin keeps a collection under way from what a manifest names.
 func (r Repository) pin(d digest.Digest, c *Content) {
 	r.s.pins.add(d)
-	for _, blob := range c.blobs() {
+	for _, blob := range c.Blobs() {
 		r.s.pins.add(blob.Digest)
 		if target, err := r.s.driver.readLink(layerLink(r.name, blob.Digest)); err == nil {
 			r.s.pins.add(target) // sha512 names the bytes of a sha256
@@ -198,7 +198,7 @@ func (r Repository) complete(c *Content, sparse bool) error {
 		}
 		return nil
 	}
-	for _, d := range c.blobs() {
+	for _, d := range c.Blobs() {
 		if err := check(d, r.StatBlob); err != nil {
 			return err
 		}

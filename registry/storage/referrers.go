@@ -33,6 +33,15 @@ const (
 // materials. The tag without one has an index of referrers (OCI distribution specification, "Referrers Tag Schema").
 var attachedSuffixes = [...]string{".sig", ".att", ".sbom", ""}
 
+// AttachedTags are the tags of what is attached to an image, whether there are any or not.
+func AttachedTags(image digest.Digest) []string {
+	var out []string
+	for _, suffix := range attachedSuffixes {
+		out = append(out, string(image.Algorithm())+"-"+image.Encoded()+suffix)
+	}
+	return out
+}
+
 func referrersTo(name string, subject digest.Digest) string {
 	return path.Join(repositoryDir(name), referrersDir, string(subject.Algorithm()), subject.Encoded())
 }
@@ -230,8 +239,7 @@ func deleteAttached(ctx context.Context, r Repository, subject digest.Digest) (d
 			return deleted, fmt.Errorf("delete referrer %s of %s: %w", d, subject, err)
 		}
 	}
-	for _, suffix := range attachedSuffixes {
-		tag := string(subject.Algorithm()) + "-" + subject.Encoded() + suffix
+	for _, tag := range AttachedTags(subject) {
 		d, err := r.s.driver.readLink(tagLink(r.name, tag))
 		if err != nil { // there is none, or a broken one, which says nothing about a manifest
 			continue

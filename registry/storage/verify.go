@@ -114,7 +114,7 @@ func verifyManifest(r Repository, rev digest.Digest, report *VerifyReport) {
 		report.Damaged = append(report.Damaged, r.name+"@"+string(rev))
 		return
 	}
-	for _, d := range c.blobs() {
+	for _, d := range c.Blobs() {
 		if size, err := r.StatBlob(d.Digest); err != nil || size != d.Size {
 			lacks(d.Digest)
 		}

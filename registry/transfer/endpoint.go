@@ -3,8 +3,10 @@ package transfer
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/containers/image/v5/docker"
@@ -12,6 +14,8 @@ import (
 	"github.com/containers/image/v5/docker/reference"
 	ocilayout "github.com/containers/image/v5/oci/layout"
 	"github.com/containers/image/v5/types"
+
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // Endpoint is an image's place and how to reach it. Nothing of the host's container configuration is read: no
@@ -30,6 +34,27 @@ type Endpoint struct {
 	Insecure bool
 	// RegistriesConf is the content of a registries.conf whose mirrors are asked first; nil asks none.
 	RegistriesConf []byte
+}
+
+// UseAccountOf takes the account of a pull secret, whatever registry its first entry names: registries that share their
+// accounts need no entry for each of their addresses. "" takes none.
+func (e *Endpoint) UseAccountOf(file string) error {
+	if file == "" {
+		return nil
+	}
+	accounts, err := credentials.Read(file)
+	if err != nil {
+		return err
+	}
+	for _, host := range slices.Sorted(maps.Keys(accounts)) {
+		account, _, err := accounts.Find(host)
+		if err != nil {
+			return err
+		}
+		e.Username, e.Password = account.Username, account.Password
+		return nil
+	}
+	return fmt.Errorf("read credentials %s: there is no account", file)
 }
 
 // parse recognises the transport. transports/alltransports would do it and link containers/storage.

@@ -46,6 +46,15 @@ func NewUpstream(at Endpoint) (*Upstream, error) {
 // Name is HOST or HOST/PREFIX of the repositories.
 func (u *Upstream) Name() string { return u.at.Reference }
 
+// CloseIdleConnections ends the connections that are kept for later.
+func (u *Upstream) CloseIdleConnections() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, s := range u.sites {
+		s.client.CloseIdleConnections()
+	}
+}
+
 func (u *Upstream) endpoint(repository string) Endpoint {
 	e := u.at
 	e.Reference += "/" + repository

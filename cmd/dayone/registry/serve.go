@@ -18,7 +18,7 @@ import (
 func Command() *cobra.Command {
 	return cli.NewGroup("registry", "Serve, fill and look after an OCI registry on this host", newServeCommand(),
 		newCopyCommand(), newListCommand(), newUsageCommand(), newCollectCommand(), newVerifyCommand(),
-		newRemoveCommand(), newStatusCommand())
+		newRemoveCommand(), newStatusCommand(), newNodeConfigCommand())
 }
 
 func newServeCommand() *cobra.Command {

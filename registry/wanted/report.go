@@ -1,0 +1,140 @@
+package wanted
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/opencontainers/go-digest"
+)
+
+const (
+	// MaxReportBytes of an encoded report: it is an annotation of a node, of which all together have 256 KiB.
+	MaxReportBytes = 16 << 10
+	// maxMissing is how many missing images a report names.
+	maxMissing = 16
+	// maxWhy bounds the text of a reason, in bytes.
+	maxWhy = 300
+	// StaleAfter is how old a report may be whose registry still works: it writes one each half minute.
+	StaleAfter = 5 * time.Minute
+	// roundBytes keeps what a disk has free from changing the report all the time.
+	roundBytes = 256 << 20
+)
+
+// Report is how far one registry is with a list.
+type Report struct {
+	// List is the Hash of the list, "" before the registry has one.
+	List string `json:"list"`
+	// Ready: every image of the list is here with all its blobs.
+	Ready bool `json:"ready"`
+	// Problem is why the registry cannot tell, or does not run; "" is none.
+	Problem string `json:"problem,omitempty"`
+	Wanted  int    `json:"wanted"`
+	Held    int    `json:"held"`
+	// Missing are the first of those that are not here, with the reason.
+	Missing []Missing `json:"missing,omitempty"`
+	// FreeBytes of the disk, and StoredBytes of images, rounded down to 256 MiB.
+	FreeBytes   int64 `json:"freeBytes"`
+	StoredBytes int64 `json:"storedBytes"`
+}
+
+// Missing is an image that a registry must hold and does not.
+type Missing struct {
+	Image string `json:"image"`
+	Why   string `json:"why"`
+}
+
+// NewReport bounds what a report says.
+func NewReport(l List, missing []Missing, free, stored int64) Report {
+	r := Report{List: l.Hash(), Ready: len(missing) == 0, Wanted: len(l.Images), Held: len(l.Images) - len(missing),
+		FreeBytes: free - free%roundBytes, StoredBytes: stored - stored%roundBytes}
+	for _, m := range missing[:min(len(missing), maxMissing)] {
+		m.Why = strings.ToValidUTF8(m.Why[:min(len(m.Why), maxWhy)], "")
+		r.Missing = append(r.Missing, m)
+	}
+	return r
+}
+
+// Holds reports whether the registry has said that it has an image of the list.
+func (r Report) Holds(l List, repository string, d digest.Digest) bool {
+	if r.Problem != "" || r.List != l.Hash() || !l.Has(repository, d) {
+		return false
+	}
+	if r.Ready {
+		return true
+	}
+	if r.Wanted-r.Held > len(r.Missing) { // it may be one that is not named
+		return false
+	}
+	name := Image{Repository: repository, Digest: d}.Name()
+	for _, m := range r.Missing {
+		if m.Image == name {
+			return false
+		}
+	}
+	return true
+}
+
+// DecodeReport reads a report. It comes from a node, which may say anything.
+func DecodeReport(raw []byte) (Report, error) {
+	var r Report
+	if len(raw) > MaxReportBytes {
+		return r, fmt.Errorf("read report of a registry: it has %d bytes, more than %d", len(raw), MaxReportBytes)
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return Report{}, fmt.Errorf("read report of a registry: %w", err)
+	}
+	if r.Held < 0 || r.Wanted < r.Held || r.Ready && (r.Held != r.Wanted || len(r.Missing) > 0) {
+		return Report{}, fmt.Errorf("read report of a registry: it says %d of %d held and ready %t", r.Held, r.Wanted,
+			r.Ready)
+	}
+	return r, nil
+}
+
+// WriteReport keeps a report. The file's time says when the registry last wrote, also the same.
+func WriteReport(path string, r Report) error {
+	raw, err := json.Marshal(r)
+	if err == nil {
+		err = renameio.WriteFile(path, raw, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write report of the registry: %w", err)
+	}
+	return nil
+}
+
+// ReadReport reads what WriteReport kept. One that is older than StaleAfter comes with a problem: nobody writes it any
+// more. there is false where no registry has ever written one.
+func ReadReport(path string, now time.Time) (r Report, there bool, err error) {
+	fi, err := os.Stat(path)
+	if os.IsNotExist(err) {
+		return r, false, nil
+	}
+	var raw []byte
+	if err == nil {
+		raw, err = readBounded(path, MaxReportBytes+1)
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("read report of the registry: %w", err)
+	}
+	if r, err = DecodeReport(raw); err != nil {
+		return r, true, err
+	}
+	if age := now.Sub(fi.ModTime()); age.Abs() > StaleAfter {
+		r.Ready, r.Problem = false, "the registry has not reported since "+fi.ModTime().UTC().Format(time.RFC3339)+
+			": see journalctl -u dayone-registry on the node"
+	}
+	return r, true, nil
+}
+
+// Encode writes the report for an annotation.
+func (r Report) Encode() (string, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encode report of a registry: %w", err)
+	}
+	return string(raw), nil
+}
