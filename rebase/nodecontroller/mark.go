@@ -178,6 +178,7 @@ func selected(selector *metav1.LabelSelector) map[string]string {
 	maps.Copy(out, selector.MatchLabels)
 	maps.DeleteFunc(out, func(key, _ string) bool {
 		return key == "node-role.kubernetes.io/master" || key == "node-role.kubernetes.io/control-plane" ||
+			key == "node-role.kubernetes.io/arbiter" ||
 			strings.Contains(key, "node-restriction.kubernetes.io/")
 	})
 	return out

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -108,12 +109,14 @@ func names(pools []*mcfgv1.MachineConfigPool) []string {
 	return out
 }
 
-// ofPool is the pool itself, and all when nodes may have come from, or go to, other pools.
+// ofPool is the pool itself, and all when nodes may have come from, or go to, other pools, or another pool waits for
+// this one: the arbiter goes after the masters.
 func (w watcher) ofPool(ctx context.Context, before, after client.Object) []string {
 	old, _ := before.(*mcfgv1.MachineConfigPool)
 	pool, _ := after.(*mcfgv1.MachineConfigPool)
 	if old == nil || pool == nil || !equality.Semantic.DeepEqual(old.Spec.NodeSelector, pool.Spec.NodeSelector) ||
-		!equality.Semantic.DeepEqual(old.Spec.PinnedImageSets, pool.Spec.PinnedImageSets) {
+		!equality.Semantic.DeepEqual(old.Spec.PinnedImageSets, pool.Spec.PinnedImageSets) ||
+		pool.Name == masterPool && old.Generation != pool.Generation {
 		return names(w.pools(ctx))
 	}
 	return []string{pool.Name}
@@ -149,7 +152,11 @@ func (w watcher) ofNode(ctx context.Context, before, after client.Object) []stri
 		if n == node {
 			tellChanges(w.events, pool, old, node)
 		}
-		if pool != nil && (len(out) == 0 || out[0] != pool.Name) {
+		if rollout.ControlPlane(n) {
+			out = names(pools) // another pool may wait for its place
+			continue
+		}
+		if pool != nil && !slices.Contains(out, pool.Name) {
 			out = append(out, pool.Name)
 		}
 	}

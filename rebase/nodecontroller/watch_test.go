@@ -4,10 +4,15 @@ import (
 	"testing"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 )
 
@@ -49,6 +54,41 @@ func TestOnlyNewsOfANodeWakeItsPool(t *testing.T) {
 			assert.Equal(t, c.alike, alike(n, changed))
 		})
 	}
+}
+
+// TestNodesOfTheControlPlaneWakeAllPools: another pool may wait for the place that a node has given up, and the arbiter
+// goes after the masters.
+func TestNodesOfTheControlPlaneWakeAllPools(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, mcfgv1.Install(scheme))
+	made := fake.NewClientBuilder().WithScheme(scheme)
+	pools := map[string]*mcfgv1.MachineConfigPool{}
+	for _, name := range []string{"arbiter", "master", "worker"} {
+		pools[name] = &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		pools[name].Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{
+			"node-role.kubernetes.io/" + name: ""}}
+		made = made.WithObjects(pools[name])
+	}
+	w := watcher{client: made.Build(), log: report.NoLog()}
+	for _, c := range []struct {
+		role string
+		want []string
+	}{
+		{"master", []string{"arbiter", "master", "worker"}}, {"arbiter", []string{"arbiter", "master", "worker"}},
+		{"worker", []string{"worker"}},
+	} {
+		t.Run(c.role, func(t *testing.T) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n",
+				Labels: map[string]string{"node-role.kubernetes.io/" + c.role: ""}}}
+			cordoned := n.DeepCopy()
+			cordoned.Spec.Unschedulable = true
+			assert.ElementsMatch(t, c.want, w.ofNode(t.Context(), n, cordoned))
+		})
+	}
+	paused := pools["master"].DeepCopy()
+	paused.Spec.Paused, paused.Generation = true, 2
+	assert.ElementsMatch(t, []string{"arbiter", "master", "worker"}, w.ofPool(t.Context(), pools["master"], paused))
+	assert.Equal(t, []string{"worker"}, w.ofPool(t.Context(), pools["worker"], pools["worker"].DeepCopy()))
 }
 
 func TestWhatWasWrittenIsWaitedForInTheCache(t *testing.T) {

@@ -73,6 +73,10 @@ type PoolView struct {
 	machineOSConfig *mcfgv1.MachineOSConfig
 	begun           *mcfgv1.MachineOSBuild
 	rebuild, unseen bool
+	// arbiter are nodes of the pool arbiter that are away: MCO lets masters wait for them. behindMasters: this is the pool
+	// arbiter, and it waits for the masters.
+	arbiter       []string
+	behindMasters bool
 }
 
 // View gathers what concerns one pool; nil: there is no such pool, or it is being deleted.
@@ -118,13 +122,14 @@ func (l *PoolView) quorum(c *Cluster) {
 	if !l.Pool.ControlPlane {
 		return
 	}
+	masters := l.first(c)
 	l.Quorum = map[string]*corev1.Node{}
 	for _, n := range c.Nodes {
 		if l.Objects[n.Name] != nil || !ControlPlane(n) {
 			continue
 		}
 		l.Quorum[n.Name] = n
-		if node := c.Memory.read(n).node; node.away() {
+		if node := c.Memory.read(n).node; node.away() || masters != nil && masters.toGo(&node) {
 			l.Pool.Elsewhere++
 		}
 	}

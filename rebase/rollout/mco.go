@@ -14,9 +14,6 @@ import (
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
-// arbiterPool updates one node at a time, whatever it says. Source: MCO.
-const arbiterPool = "arbiter"
-
 // underMCO finds the pool's nodes and its target by MCO's rules: it knows no windows, waves, gates nor prefetches.
 func (l *PoolView) underMCO(c *Cluster, placement *Placement) {
 	l.Faults = nil
@@ -26,10 +23,14 @@ func (l *PoolView) underMCO(c *Cluster, placement *Placement) {
 	}
 	l.place(c, placement)
 	l.Pool.Target.Config = l.Object.Spec.Configuration.Name
-	mosc := c.machineOSConfig(l.Object.Name)
-	if mosc == nil {
-		return
+	if mosc := c.machineOSConfig(l.Object.Name); mosc != nil {
+		l.layeredUnderMCO(c, mosc)
 	}
+	l.besideArbiter(c, placement)
+}
+
+// layeredUnderMCO finds the image of a pool that is opted in.
+func (l *PoolView) layeredUnderMCO(c *Cluster, mosc *mcfgv1.MachineOSConfig) {
 	l.Layered, l.machineOSConfig = true, mosc
 	l.Pool.Target.Image = string(mosc.Status.CurrentImagePullSpec)
 	build := c.buildForMCO(mosc, l.Pool.Target.Config)
@@ -94,12 +95,23 @@ type plannerOfMCO struct {
 	// away take a place of the limit, failing are at the target's config and gave up.
 	away, failing []string
 	next          []string
+	stopped       string
+	// open is how many nodes MCO has in mind for the target while there is a place, those that go now among them.
+	open int
+	// arbiter are nodes of the pool arbiter that are away: MCO sends no master meanwhile.
+	arbiter []string
+	// behindMasters: the pool is held because it goes after pool master.
+	behindMasters bool
 }
 
 // planOfMCO decides as MCO's node controller does. A maxUnavailable that cannot be read becomes a fault and holds the
 // pool.
-func (l *PoolView) planOfMCO() Plan {
-	p := &plannerOfMCO{pool: l.Pool, nodes: l.Nodes, verdicts: make([]Verdict, len(l.Nodes))}
+func (l *PoolView) planOfMCO() Plan { return l.plannerOfMCO().plan() }
+
+// plannerOfMCO decides, and keeps what the decision was made of.
+func (l *PoolView) plannerOfMCO() *plannerOfMCO {
+	p := &plannerOfMCO{pool: l.Pool, nodes: l.Nodes, verdicts: make([]Verdict, len(l.Nodes)), arbiter: l.arbiter,
+		behindMasters: l.behindMasters}
 	if limit, err := limitOfMCO(l.Pool.MaxUnavailable, len(l.Nodes)); err != nil {
 		l.Faults = append(l.Faults, fmt.Sprintf("read maxUnavailable of pool %s: %v", l.Pool.Name, err))
 		l.Hold(l.Faults[len(l.Faults)-1])
@@ -119,9 +131,14 @@ func (l *PoolView) planOfMCO() Plan {
 			candidates = append(candidates, i)
 		}
 	}
+	p.stopped = stopped
 	p.choose(candidates)
+	return p
+}
+
+func (p *plannerOfMCO) plan() Plan {
 	slices.SortFunc(p.verdicts, func(a, b Verdict) int { return strings.Compare(a.Node, b.Node) })
-	return Plan{Pool: p.pool.Name, Target: p.pool.Target, MaxUnavailable: p.limit, Next: p.next, Stopped: stopped,
+	return Plan{Pool: p.pool.Name, Target: p.pool.Target, MaxUnavailable: p.limit, Next: p.next, Stopped: p.stopped,
 		Verdicts: p.verdicts, Counts: p.counts}
 }
 
@@ -146,6 +163,8 @@ func (p *plannerOfMCO) stop(building bool) (reason, message string) {
 		return "NotRendered", "the pool has no rendered config yet"
 	case building:
 		return "ImageOutstanding", p.pool.Hold
+	case p.behindMasters:
+		return "MastersFirst", p.pool.Hold
 	case p.pool.Hold != "":
 		return "PoolStopped", p.pool.Hold
 	}
@@ -243,6 +262,10 @@ func (p *plannerOfMCO) choose(candidates []int) {
 	capacity := p.limit - len(p.away)
 	var reason, message string
 	switch {
+	case len(p.arbiter) > 0:
+		reason, message = "MaxUnavailable", "MCO sends no master while a node of pool arbiter is unavailable or on its way: "+
+			some(p.arbiter)
+		capacity = 0
 	case capacity <= 0:
 		reason, message = "MaxUnavailable", fmt.Sprintf("%d nodes are unavailable or on their way, and at most %d may be: %s",
 			len(p.away), p.limit, some(p.away))
@@ -253,6 +276,9 @@ func (p *plannerOfMCO) choose(candidates []int) {
 	default:
 		capacity -= len(p.failing)
 		reason, message = "MaxUnavailable", fmt.Sprintf("others go first, and at most %d nodes may be unavailable", p.limit)
+	}
+	if capacity > 0 {
+		p.open = len(candidates)
 	}
 	for at, i := range candidates {
 		switch n := &p.nodes[i]; {

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// masterPool and workerPool are the names of the pools that have a meaning of their own. Source: MCO.
-	masterPool = "master"
-	workerPool = "worker"
+	// masterPool, arbiterPool and workerPool are the names of the pools that have a meaning of their own. Source: MCO.
+	masterPool  = "master"
+	arbiterPool = "arbiter"
+	workerPool  = "worker"
 )
 
 // PoolOf reads a MachineConfigPool and its annotations. Target and Hold are the caller's to set. What an annotation
@@ -27,7 +28,7 @@ const (
 // "always".
 func PoolOf(p *mcfgv1.MachineConfigPool) (Pool, error) {
 	out := Pool{Name: p.Name, Paused: p.Spec.Paused, MaxUnavailable: p.Spec.MaxUnavailable,
-		ControlPlane: p.Name == masterPool}
+		ControlPlane: p.Name == masterPool || p.Name == arbiterPool}
 	var errs []error
 	read := func(key string, parse func(string) error) {
 		if value, found := p.Annotations[key]; found {
@@ -79,9 +80,11 @@ func NodeOf(n *corev1.Node) Node {
 	return out
 }
 
-// ControlPlane tells whether a node is one of the control plane, by its present and its old label.
+// ControlPlane tells whether a node is one of the control plane, by its present and its old label. An arbiter is one,
+// too: it has a member of etcd and nothing else.
 func ControlPlane(n *corev1.Node) bool {
-	for _, label := range [...]string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
+	for _, label := range [...]string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
+		"node-role.kubernetes.io/arbiter"} {
 		if _, found := n.Labels[label]; found {
 			return true
 		}
