@@ -93,7 +93,7 @@ func install(ctx context.Context, t Target, o Options) error {
 	if old == nil {
 		old = &record{}
 	}
-	now := entries(rest)
+	now := append(entries(rest), lateEntries(o.Options, t.Namespace)...)
 	stale := slices.DeleteFunc(old.Objects, func(e entry) bool { return slices.Contains(now, e) })
 	// Noted before they are made: after an interruption the next run knows of them.
 	if err := a.note(ctx, record{slices.Concat(stale, now), o.Options, old.TakeOver}, t.Namespace); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,6 +44,15 @@ func entries(objects []*unstructured.Unstructured) []entry {
 		}
 	}
 	return list
+}
+
+// lateEntries are objects that a program makes while it works. They are noted, too: an older version that is installed
+// over this one does not know them, and removes what is noted and not its own.
+func lateEntries(o cluster.Options, namespace string) []entry {
+	if modeOf(o) != cluster.Full {
+		return nil
+	}
+	return []entry{{appsv1.SchemeGroupVersion.String(), "Deployment", namespace, cluster.Builder}}
 }
 
 // record is what an installation keeps about itself in the cluster.

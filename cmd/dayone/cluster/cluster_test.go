@@ -61,6 +61,49 @@ func TestDryRunIsOffline(t *testing.T) {
 	assert.Len(t, list.Items, len(documents))
 }
 
+// On OpenShift install finds out that pods are admitted by constraints; printed objects cannot.
+func TestManifestsForOpenShift(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	kinds := func(args ...string) map[string]int {
+		t.Helper()
+		code, out, errs := dayone(t, append([]string{"cluster", "manifests", "-o", "json", "--image", "r.test/all:1"},
+			args...)...)
+		require.Equal(t, cli.ExitOK, code, errs)
+		var list struct {
+			Items []struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &list))
+		found := map[string]int{}
+		for _, item := range list.Items {
+			found[item.Kind]++
+			if strings.HasSuffix(item.Metadata.Name, "-scc") {
+				found["right to use a constraint"]++
+			}
+		}
+		return found
+	}
+	plain := kinds()
+	for _, kind := range []string{"SecurityContextConstraints", "right to use a constraint", "PrometheusRule"} {
+		assert.Zero(t, plain[kind], kind)
+	}
+	for _, c := range []struct {
+		mode                string
+		args                []string
+		constraints, rights int
+	}{{"advisor", nil, 0, 1}, {"builder", nil, 1, 3}, {"full", []string{"--node-agent"}, 1, 5}} {
+		t.Run(c.mode, func(t *testing.T) {
+			found := kinds(append([]string{"--openshift", "--mode", c.mode}, c.args...)...)
+			assert.Equal(t, c.constraints, found["SecurityContextConstraints"])
+			assert.Equal(t, c.rights, found["right to use a constraint"])
+			assert.Positive(t, found["ServiceMonitor"])
+			assert.Positive(t, found["PrometheusRule"])
+		})
+	}
+}
+
 func TestClusterUsageErrors(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	for _, c := range []struct {

@@ -26,6 +26,8 @@ type installFlags struct {
 	images  imageFlags
 	options cluster.Options
 	mode    string
+	// openshift: what is printed is for OpenShift. Install finds that out itself.
+	openshift bool
 }
 
 func (f *installFlags) add(cmd *cobra.Command) {
@@ -336,6 +338,8 @@ func newManifests(c *connect.Flags) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&dir, "kustomize", "", "directory to write; it must be empty or not exist")
+	cmd.Flags().BoolVar(&f.openshift, "openshift", false, "add what install adds on OpenShift: "+
+		"SecurityContextConstraints with the rights to use them, ServiceMonitors and PrometheusRules")
 	return cmd
 }
 
@@ -348,7 +352,13 @@ func (f *installFlags) objects(cmd *cobra.Command) ([]*unstructured.Unstructured
 	if err != nil {
 		return nil, err
 	}
-	return clusterinstall.Objects(o)
+	o.Constrained = f.openshift
+	objects, err := clusterinstall.Objects(o)
+	if err != nil || !f.openshift {
+		return objects, err
+	}
+	watched, err := cluster.Monitoring(o)
+	return append(objects, watched...), err
 }
 
 // printObjects prints what an installation applies: as a stream of YAML unless JSON is asked for.
