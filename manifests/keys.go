@@ -199,6 +199,8 @@ const (
 	AnnotationReusedImage = DayonePrefix + "reused-image"
 	// AnnotationNoRetry on a MachineOSConfig is "true" where an advisor shall ask for no rebuild of a build that failed.
 	AnnotationNoRetry = DayonePrefix + "no-retry"
+	// LabelBuildRecord is on the ConfigMaps with what is kept of builds (build/mcobuild).
+	LabelBuildRecord = DayonePrefix + "build-record"
 	// AnnotationBuildOutcome on the ConfigMap with the log of a build is what became of it (build/mcobuild).
 	AnnotationBuildOutcome = DayonePrefix + "build-outcome"
 	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that

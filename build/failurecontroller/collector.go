@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,14 +35,19 @@ type opener func(ctx context.Context, pod, container string) (io.ReadCloser, err
 type collector struct {
 	ctx  context.Context // the manager's: a log is followed for longer than any reconciliation lasts
 	open opener
-	// wake gets the name of a Job when the log of one of its containers has ended.
-	wake func(job string)
+	from origin
+	// wake gets the name of a MachineOSConfig when the log of one of its builds has ended.
+	wake func(config string)
 
 	mu   sync.Mutex
 	pods map[types.UID]*attempt
-	// jobs are the UIDs of Jobs by that of their build: a rebuild has the names of the build before it.
+	// jobs are the UIDs of Jobs by that of their build: a rebuild has the names of the build before it, and its pod may be
+	// seen before the build is.
 	jobs map[types.UID]types.UID
 }
+
+// maxJobs bounds jobs. Without an entry a build's pods are told by name and age.
+const maxJobs = 4096
 
 // attempt is one pod of a build. It changes under the collector's lock.
 type attempt struct {
@@ -60,15 +64,9 @@ type stream struct {
 	err  error
 }
 
-func newCollector(ctx context.Context, open opener, wake func(job string)) *collector {
-	return &collector{ctx: ctx, open: open, wake: wake, pods: map[types.UID]*attempt{},
+func newCollector(ctx context.Context, from origin, open opener, wake func(config string)) *collector {
+	return &collector{ctx: ctx, from: from, open: open, wake: wake, pods: map[types.UID]*attempt{},
 		jobs: map[types.UID]types.UID{}}
-}
-
-// isBuild says whether the pod is one of MCO's builds.
-func isBuild(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.InitContainers,
-		func(c corev1.Container) bool { return c.Name == mcobuild.BuildContainer })
 }
 
 // seeJob takes down whose Job it is.
@@ -76,20 +74,23 @@ func (c *collector) seeJob(j client.Object) {
 	if owner := metav1.GetControllerOf(j); owner != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if len(c.jobs) >= maxJobs {
+			clear(c.jobs)
+		}
 		c.jobs[owner.UID] = j.GetUID()
 	}
 }
 
 // see takes what the API says of a pod now, and follows the logs of containers that have started.
 func (c *collector) see(p *corev1.Pod) {
-	if !isBuild(p) {
+	if !c.from.isPod(p) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.pods[p.UID]
 	if a == nil {
-		a = &attempt{job: p.Labels[batchv1.JobNameLabel], streams: map[string]*stream{}}
+		a = &attempt{job: jobOf(p), streams: map[string]*stream{}}
 		c.pods[p.UID] = a
 	}
 	a.pod = p
@@ -119,7 +120,7 @@ func (c *collector) follow(s *stream, p *corev1.Pod, container string) {
 		s.log = log
 	}
 	c.mu.Unlock()
-	c.wake(p.Labels[batchv1.JobNameLabel])
+	c.wake(c.from.config(p))
 }
 
 func (c *collector) read(into *mcobuild.Log, pod, container string) error {
@@ -157,7 +158,7 @@ func (c *collector) of(build metav1.Object, text bool) (list []sight) {
 	uid := cmp.Or(c.jobs[build.GetUID()], types.UID(build.GetAnnotations()[manifests.AnnotationJobUID]))
 	born := build.GetCreationTimestamp()
 	for _, a := range c.pods {
-		if a.job != jobName(build.GetName()) || uid != "" && !ownedBy(a.pod, uid) ||
+		if a.job != c.from.job(build.GetName()) || uid != "" && !ownedBy(a.pod, uid) ||
 			uid == "" && a.pod.CreationTimestamp.Before(&born) {
 			continue
 		}
@@ -176,14 +177,14 @@ func (c *collector) of(build metav1.Object, text bool) (list []sight) {
 		if d := a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time); d != 0 {
 			return d
 		}
-		return startOf(a.pod).Compare(startOf(b.pod))
+		return c.startOf(a.pod).Compare(c.startOf(b.pod))
 	})
 	return list
 }
 
 // startOf is when the pod's build began.
-func startOf(p *corev1.Pod) time.Time {
-	if s := mcobuild.ContainerOf(p, mcobuild.BuildContainer); s != nil && s.State.Terminated != nil {
+func (c *collector) startOf(p *corev1.Pod) time.Time {
+	if s := mcobuild.ContainerOf(p, c.from.container); s != nil && s.State.Terminated != nil {
 		return s.State.Terminated.StartedAt.Time
 	}
 	return p.CreationTimestamp.Time
@@ -194,17 +195,14 @@ func ownedBy(p *corev1.Pod, uid types.UID) bool {
 	return owner != nil && owner.UID == uid
 }
 
-// forget drops a build and its pods, but for those that are read.
-func (c *collector) forget(build types.UID, seen []sight) {
+// forget drops pods, but for those that are read.
+func (c *collector) forget(seen []sight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range seen {
 		if !s.reading {
 			delete(c.pods, s.pod.UID)
 		}
-	}
-	if !reading(seen) {
-		delete(c.jobs, build)
 	}
 }
 

@@ -88,13 +88,19 @@ type world struct {
 	env     *kubetest.Env
 	kubelet *kubelet
 	objects []*unstructured.Unstructured
+	// namespace is where dayone is installed.
+	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldIn(t, shared.Env(t), cluster.Advisor) }
+
+// newWorldIn is a cluster with an installation in a mode.
+func newWorldIn(t *testing.T, env *kubetest.Env, mode cluster.Mode) *world {
 	image := "example.com/dayone/program@sha256:" + strings.Repeat("0", 64)
-	objects, err := cluster.Objects(cluster.Options{Mode: cluster.Advisor, Images: cluster.Images{Controller: image}})
+	objects, err := cluster.Objects(cluster.Options{Mode: mode, Images: cluster.Images{Controller: image,
+		Builder: image}})
 	require.NoError(t, err)
-	w := &world{t: t, env: shared.Env(t), objects: objects,
+	w := &world{t: t, env: env, objects: objects, namespace: mode.Namespace(),
 		kubelet: &kubelet{logs: map[string]string{}, open: map[string]chan struct{}{}}}
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: failurecontroller.MCONamespace}})
 	for _, o := range objects {
@@ -127,12 +133,12 @@ func (w *world) make(o client.Object) {
 // start runs the controller with just its rights until stop or the end of the test.
 func (w *world) start(o failurecontroller.Options) (stop func(), calls *kubetest.Calls) {
 	w.t.Helper()
-	config, calls := kubetest.Record(w.env.As(w.t, cluster.AdvisorNamespace, "dayone-controller"))
+	config, calls := kubetest.Record(w.env.As(w.t, w.namespace, "dayone-controller"))
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: w.env.Scheme, Controller: kubetest.Controllers(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{ByObject: failurecontroller.CacheOptions()}})
 	require.NoError(w.t, err)
-	o.Namespace, o.Snapshot = cluster.AdvisorNamespace, 100*time.Millisecond
+	o.Namespace, o.Snapshot = w.namespace, 100*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	require.NoError(w.t, failurecontroller.Add(ctx, mgr, o))
 	done := make(chan error, 1)
@@ -264,7 +270,7 @@ func (w *world) record(build string, is func(c *assert.CollectT, r mcobuild.Reco
 	var r mcobuild.Record
 	require.EventuallyWithT(w.t, func(c *assert.CollectT) {
 		m := &corev1.ConfigMap{}
-		key := client.ObjectKey{Namespace: cluster.AdvisorNamespace, Name: mcobuild.RecordName(build)}
+		key := client.ObjectKey{Namespace: w.namespace, Name: mcobuild.RecordName(build)}
 		if !assert.NoError(c, w.env.Client.Get(w.t.Context(), key, m)) {
 			return
 		}

@@ -13,7 +13,7 @@ type metrics struct{ failures, retries *prometheus.CounterVec }
 func newMetrics(to prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dayone_build_failures_total",
-			Help: "Failed builds of the Machine Config Operator that were explained, by who can mend them."},
+			Help: "Failed builds beside a Machine Config Operator that were explained, by who can mend them."},
 			[]string{"pool", "class"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dayone_build_retries_total",
 			Help: "Rebuilds that were requested from the Machine Config Operator after a failure."}, []string{"pool"}),

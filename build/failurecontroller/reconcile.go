@@ -26,6 +26,7 @@ const eventExplained = "BuildFailureExplained"
 // reconciler works on one MachineOSConfig at a time.
 type reconciler struct {
 	o       Options
+	from    origin
 	cached  client.Client
 	records records
 	events  events.EventRecorder
@@ -100,8 +101,7 @@ func (r *reconciler) observe(ctx context.Context, name string) (*world, error) {
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		_, preBuilt := b.Labels[manifests.AnnotationPreBuiltImage]
-		if b.Spec.MachineOSConfig.Name == name && !preBuilt { // a pre-built image has no build
+		if b.Spec.MachineOSConfig.Name == name && r.from.has(b) {
 			w.builds = append(w.builds, b)
 		}
 	}
@@ -126,12 +126,12 @@ func (r *reconciler) build(ctx context.Context, w *world, b *mcfgv1.MachineOSBui
 	if state.Terminal() && state != machineosbuild.Failed && old.Build == "" && len(seen) == 0 {
 		return 0, nil // it ended before anybody looked, and there is nothing to say
 	}
-	late := state == machineosbuild.Failed && len(seen) == 0 && w.jobs[jobName(b.Name)] != nil && old.UID != string(b.UID)
+	late := state == machineosbuild.Failed && len(seen) == 0 && w.jobs[r.from.job(b.Name)] != nil && old.UID != string(b.UID)
 	if (late || reading(seen)) && state.Terminal() && r.o.Now().Sub(endOf(b, r.o.Now())) < r.o.LogWait {
 		return time.Second, nil // a pod or the rest of its log is on its way
 	}
 	now := r.describe(w, b, old)
-	retry := w.situation(b, now, r.o.Now()).Decide(r.o.Backoff)
+	retry := r.retry(w, b, now)
 	now.Summary = mcobuild.Summarize(now, retry)
 	if now, err = r.keep(ctx, w, old, now); err != nil {
 		return 0, err
@@ -140,7 +140,7 @@ func (r *reconciler) build(ctx context.Context, w *world, b *mcfgv1.MachineOSBui
 		return 0, r.ask(ctx, w, b, now)
 	}
 	if state.Terminal() {
-		r.logs.forget(b.UID, seen)
+		r.logs.forget(seen)
 		return retry.After, nil
 	}
 	if len(seen) > 0 {
@@ -149,7 +149,17 @@ func (r *reconciler) build(ctx context.Context, w *world, b *mcfgv1.MachineOSBui
 	return 0, nil
 }
 
-func jobName(build string) string { return "build-" + build }
+// retry says whether another build is asked for; dayone's own builder does not need to be asked.
+func (r *reconciler) retry(w *world, b *mcfgv1.MachineOSBuild, now mcobuild.Record) mcobuild.Retry {
+	switch {
+	case r.from.asks:
+		return w.situation(b, now, r.o.Now()).Decide(r.o.Backoff)
+	case machineosbuild.StateOf(b) == machineosbuild.Failed:
+		return mcobuild.Retry{Why: "what may pass was tried again; this build has ended: change the MachineOSConfig or a " +
+			"MachineConfig, or request a rebuild with annotation " + manifests.AnnotationRebuild}
+	}
+	return mcobuild.Retry{}
+}
 
 func endOf(b *mcfgv1.MachineOSBuild, now time.Time) time.Time {
 	if b.Status.BuildEnd != nil {
@@ -180,8 +190,11 @@ func (r *reconciler) describe(w *world, b *mcfgv1.MachineOSBuild, old mcobuild.R
 		now.Ended = &metav1.Time{Time: endOf(b, r.o.Now()).Truncate(time.Second)}
 	}
 	r.witness(w, b, r.logs.of(b, true), &now)
-	if state == machineosbuild.Failed && now.Cause == nil {
-		now.Cause = explain(w, b, nil)
+	unseen := now.Cause == nil
+	if state == machineosbuild.Failed && (unseen || !r.from.asks) {
+		now.Cause = r.from.explain(w, b, nil)
+	}
+	if state == machineosbuild.Failed && unseen && len(now.Pods) == 0 {
 		now.Cause.Message += mcobuild.Unseen(*now.Cause, w.pool)
 		if now.Lost = ""; len(now.Log) > 0 {
 			now.Lost = "it ends where dayone kept it last, while the build or an earlier one was running"
@@ -197,14 +210,14 @@ func (r *reconciler) describe(w *world, b *mcfgv1.MachineOSBuild, old mcobuild.R
 func (r *reconciler) witness(w *world, b *mcfgv1.MachineOSBuild, seen []sight, now *mcobuild.Record) {
 	var last *sight
 	for i := range seen {
-		if failed(seen[i].pod) {
+		if r.failed(seen[i].pod) {
 			now.Add(seen[i].pod)
 			last = &seen[i]
 		}
 	}
 	shown := last
 	if last != nil {
-		now.Cause = explain(w, b, last)
+		now.Cause = r.from.explain(w, b, last)
 	} else if len(seen) > 0 {
 		shown = &seen[len(seen)-1]
 	}
@@ -227,16 +240,16 @@ func (r *reconciler) witness(w *world, b *mcfgv1.MachineOSBuild, seen []sight, n
 }
 
 // failed says whether the pod has ended without an image.
-func failed(p *corev1.Pod) bool {
+func (r *reconciler) failed(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodFailed {
 		return true
 	}
-	s := mcobuild.ContainerOf(p, mcobuild.BuildContainer)
+	s := mcobuild.ContainerOf(p, r.from.container)
 	return s != nil && s.State.Terminated != nil && s.State.Terminated.ExitCode != 0
 }
 
 func explain(w *world, b *mcfgv1.MachineOSBuild, s *sight) *mcobuild.Cause {
-	e := mcobuild.Evidence{Build: b, Job: w.jobs[jobName(b.Name)]}
+	e := mcobuild.Evidence{Build: b, Job: w.jobs[jobPrefix+b.Name]}
 	for _, c := range w.config.Spec.Containerfile {
 		if c.ContainerfileArch == mcfgv1.NoArch { // MCO takes no other
 			e.Containerfile = c.Content

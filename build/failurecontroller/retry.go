@@ -79,7 +79,7 @@ func (r *reconciler) gone(ctx context.Context, w *world, kept []metav1.PartialOb
 		if err := r.records.write(ctx, now); err != nil {
 			return 0, err
 		}
-		r.logs.forget(b.UID, seen)
+		r.logs.forget(seen)
 	}
 	return 0, nil
 }

@@ -41,6 +41,8 @@ const MCONamespace = cluster.DefaultNamespace
 type Options struct {
 	// Namespace holds the records.
 	Namespace string
+	// Own: dayone builds what the Machine Config Operator asks for. Without it that operator builds itself.
+	Own bool
 	// History is how many builds that are gone keep their record, by MachineOSConfig; 0: 3.
 	History int
 	// Backoff are the pauses before retries; nil: mcobuild.Backoff.
@@ -91,7 +93,8 @@ func CacheOptions() map[client.Object]cache.ByObject {
 		&batchv1.Job{}: of(manifests.LabelEphemeralBuildObject), &corev1.Pod{}: of(batchv1.JobNameLabel)}
 }
 
-// Add adds the controller to a manager whose cache has CacheOptions.
+// Add adds the controller to a manager whose cache has CacheOptions. With Own it may have those of the build
+// controller: they keep the same of dayone's builds.
 func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	o = o.withDefaults()
 	m, err := newMetrics(o.Metrics)
@@ -107,15 +110,19 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return pods.CoreV1().Pods(MCONamespace).
 			GetLogs(pod, &corev1.PodLogOptions{Container: container, Follow: true}).Stream(ctx)
 	}
-	send := func(name string) {
+	send := func(config string) {
 		select {
-		case wake <- event.TypedGenericEvent[string]{Object: name}:
+		case wake <- event.TypedGenericEvent[string]{Object: config}:
 		case <-ctx.Done():
 		}
 	}
-	r := &reconciler{o: o, cached: mgr.GetClient(), metrics: m, events: mgr.GetEventRecorder("dayone-controller"),
+	from := ofMCO()
+	if o.Own {
+		from = ofDayone()
+	}
+	r := &reconciler{o: o, from: from, cached: mgr.GetClient(), metrics: m, events: mgr.GetEventRecorder("dayone-controller"),
 		records: records{live: mgr.GetAPIReader(), to: mgr.GetClient(), namespace: o.Namespace}}
-	r.logs = newCollector(ctx, open, func(job string) { send(strings.TrimPrefix(job, jobName(""))) })
+	r.logs = newCollector(ctx, from, open, send)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.orphans(ctx, send) })); err != nil {
 		return fmt.Errorf("add look for records: %w", err)
 	}
@@ -126,7 +133,7 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
 		Watches(&mcfgv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(ofPool),
 			builder.WithPredicates(poolMatters())).
-		WatchesRawSource(source.Channel(wake, handler.TypedEnqueueRequestsFromMapFunc(r.ofName))).
+		WatchesRawSource(source.Channel(wake, handler.TypedEnqueueRequestsFromMapFunc(ofName))).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("start controller of failed builds: %w", err)
@@ -141,7 +148,7 @@ func (r *reconciler) orphans(ctx context.Context, send func(string)) error {
 		return err
 	}
 	for _, m := range kept {
-		send(m.Annotations[manifests.LabelMachineOSBuild])
+		send(m.Annotations[manifests.LabelMachineOSConfig])
 	}
 	return nil
 }
@@ -162,30 +169,23 @@ func ofBuild(_ context.Context, o client.Object) []reconcile.Request {
 
 func (r *reconciler) ofJob(_ context.Context, o client.Object) []reconcile.Request {
 	r.logs.seeJob(o)
-	return request(o.GetLabels()[manifests.LabelMachineOSConfig])
+	return request(cmp.Or(o.GetLabels()[manifests.LabelMachineOSConfig], r.from.config(o)))
 }
 
 // ofPool uses that the API demands a MachineOSConfig to have its pool's name.
 func ofPool(_ context.Context, o client.Object) []reconcile.Request { return request(o.GetName()) }
 
 // ofPod looks at the pod at once: it may be gone when its turn comes.
-func (r *reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *reconciler) ofPod(_ context.Context, o client.Object) []reconcile.Request {
 	p, ok := o.(*corev1.Pod)
-	if !ok || !isBuild(p) {
+	if !ok || !r.from.isPod(p) {
 		return nil
 	}
 	r.logs.see(p)
-	return r.ofName(ctx, strings.TrimPrefix(p.Labels[batchv1.JobNameLabel], jobName("")))
+	return request(r.from.config(p))
 }
 
-// ofName requests the MachineOSConfig of a build by the build's name: <MachineOSConfig>-<sum> (MCO,
-// pkg/controller/build/buildrequest).
-func (r *reconciler) ofName(_ context.Context, build string) []reconcile.Request {
-	if at := strings.LastIndexByte(build, '-'); at > 0 {
-		return request(build[:at])
-	}
-	return nil
-}
+func ofName(_ context.Context, config string) []reconcile.Request { return request(config) }
 
 // poolMatters admits what a retry depends on.
 func poolMatters() predicate.Predicate {

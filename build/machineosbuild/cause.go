@@ -52,6 +52,20 @@ func FromFailure(f *build.Failure) Cause {
 	}
 }
 
+// Failure is the cause of a failed build as the builder said it, as far as it is known still.
+func (c Cause) Failure() *build.Failure {
+	return &build.Failure{Class: c.Class, Step: stepOf(c.Reason), Message: c.Message, Line: c.Line,
+		Instruction: c.Instruction, ExitCode: c.ExitCode, Excerpt: c.Excerpt, Next: c.Next, Log: c.Log}
+}
+
+// stepOf is the step of a reason that reasonOf made; a pod that was ended from outside was at none.
+func stepOf(reason string) string {
+	if step, found := strings.CutSuffix(reason, string(Failed)); found && step != "" {
+		return strings.ToLower(step)
+	}
+	return "pod"
+}
+
 // reasonOf names the step that failed: ContainerfileFailed, PushFailed.
 func reasonOf(f *build.Failure) string {
 	if f.Step == "" {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/manifests"
 )
 
@@ -79,7 +80,7 @@ type pod struct {
 // podOf is a pod that has ended, as it is kept.
 func podOf(p *corev1.Pod) pod {
 	kept := pod{Name: p.Name, Node: p.Spec.NodeName, Reason: p.Status.Reason}
-	for _, name := range []string{BuildContainer, digestContainer} {
+	for _, name := range []string{BuildContainer, digestContainer, job.Container} {
 		if s := ContainerOf(p, name); s != nil && s.State.Terminated != nil {
 			t := s.State.Terminated
 			kept.Container, kept.ExitCode, kept.Ended = name, t.ExitCode, &t.FinishedAt
@@ -143,7 +144,7 @@ func (r Record) labels() map[string]string {
 
 // Records are the labels of a MachineOSConfig's records, or of all.
 func Records(config string) map[string]string {
-	labels := map[string]string{labelManagedBy: managedBy, manifests.LabelOnClusterLayering: ""}
+	labels := map[string]string{labelManagedBy: managedBy, manifests.LabelBuildRecord: ""}
 	if config != "" {
 		labels[manifests.LabelMachineOSConfig] = manifests.LabelValue(config)
 	}

@@ -71,7 +71,8 @@ func removeLeases(ctx context.Context, t Target) error {
 	return nil
 }
 
-// removeConfigMaps deletes what the controllers publish: the status, and of an advisor all that bears dayone's mark.
+// removeConfigMaps deletes what the controllers publish: the status, what is kept of builds, and of an advisor all that
+// bears dayone's mark.
 // The record goes last of all.
 func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
 	var maps corev1.ConfigMapList
@@ -81,7 +82,8 @@ func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
 	}
 	for i := range maps.Items {
 		m := &maps.Items[i]
-		if m.Name == recordName || (mode != cluster.Advisor && m.Name != cluster.StatusName) {
+		_, ofBuild := m.Labels[manifests.LabelBuildRecord]
+		if m.Name == recordName || mode != cluster.Advisor && m.Name != cluster.StatusName && !ofBuild {
 			continue
 		}
 		if err := remove(ctx, t, entry{"v1", "ConfigMap", m.Namespace, m.Name}); err != nil {

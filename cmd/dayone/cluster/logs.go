@@ -35,8 +35,8 @@ func newLogs(c *connect.Flags) *cobra.Command {
 		Use:   "logs POOL",
 		Short: "Show the log of a pool's newest build, even after its pod is deleted",
 		Long: "Logs prints the log of a pool's newest build: from its pod while the build is active, afterwards from the\n" +
-			"registry, which keeps it beside the image. Of a build of the Machine Config Operator it prints what dayone\n" +
-			"keeps in mode advisor, with the cause. -o json adds the build, its outcome and its image. When the registry\n" +
+			"registry, which keeps it beside the image. Beside a Machine Config Operator it prints what dayone keeps in\n" +
+			"modes advisor and builder, with the cause. -o json adds the build, its outcome and its image. When the registry\n" +
 			"has no log, logs prints the cause of the build's state and exits with status 1. It uses the credentials of the\n" +
 			"MachineOSConfig's push Secret, unless you pass a file.",
 		Args: cobra.ExactArgs(1),
@@ -63,16 +63,16 @@ func showLog(cmd *cobra.Command, l *logsFlags) error {
 	}
 	ctx, pool := cmd.Context(), l.pool
 	b, err := buildlogs.Newest(ctx, api, pool, l.build)
-	name := l.build
+	name, image := l.build, ""
 	if err == nil {
-		name = b.Name
+		name, image = b.Name, string(b.Status.DigestedImagePushSpec)
 	}
-	kept, found := keptBuild(ctx, api, l.Namespace, pool, name)
+	kept, found := buildlogs.Kept(ctx, api, l.Namespace, pool, name)
 	switch {
 	case found != nil:
 		return found
 	case kept != nil && (b == nil || !machineosbuild.StateOf(b).Active() || len(kept.Log) > 0 && !l.follow):
-		return printKept(cmd, kept) // the Machine Config Operator may have deleted the build
+		return printKept(cmd, kept, image) // the Machine Config Operator may have deleted the build
 	case err != nil:
 		return err
 	case kept != nil:

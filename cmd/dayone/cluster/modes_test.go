@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/build/mcobuild"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -168,6 +169,9 @@ func published(t *testing.T, e *kubetest.Env, namespace string) {
 			Data: map[string]string{cluster.StatusConditions: `[{"type":"Degraded","status":"True","reason":"PoolsReport",` +
 				`"message":"pool worker: stuck"}]`}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Controller}}}
+	kept, err := mcobuild.Record{Build: "worker-1", Config: "worker", Pool: "worker"}.ConfigMap(namespace)
+	require.NoError(t, err)
+	list = append(list, kept)
 	if namespace == cluster.AdvisorNamespace {
 		list = append(list, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 			Name: "dayone-pool-worker", Labels: ours}})

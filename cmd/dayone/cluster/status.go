@@ -24,7 +24,7 @@ func newStatus(c *connect.Flags) *cobra.Command {
 				return err
 			}
 			s, err := clusterinstall.ReadStatus(cmd.Context(), api, wanted(cmd, c))
-			if err == nil && s.Mode == cluster.Advisor {
+			if err == nil && s.Mode != cluster.Full {
 				err = explainPools(cmd.Context(), api, s)
 			}
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/mcobuild"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/hack/kube/kubetest"
@@ -154,6 +159,75 @@ func TestWhyOfADump(t *testing.T) {
 	code, _, errs := dayone(t, "cluster", "why", "w9", "--from", dir)
 	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "w0, w1, w2, w3")
+}
+
+// TestWhyNamesAFailedBuild asks of a node and of its pool while the pool's newest build has failed: with what dayone
+// keeps of it beside a Machine Config Operator, and without.
+func TestWhyNamesAFailedBuild(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	made := func(name string, age time.Duration, state machineosbuild.State, cause machineosbuild.Cause) client.Object {
+		b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000, 0).Add(-age))}}
+		b.Spec.MachineConfig.Name, b.Spec.MachineOSConfig.Name = plannedConfig, "worker"
+		require.NoError(t, machineosbuild.Move(b, state, cause, time.Unix(1_700_000_001, 0)))
+		return b
+	}
+	mosc := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	mosc.Spec.MachineConfigPool.Name = "worker"
+	said := machineosbuild.Cause{Reason: "ContainerfileFailed", Class: build.ClassUser, Message: "exit status 1", Line: 3,
+		Instruction: "RUN false", Next: "correct this instruction"}
+	world := append(rolloutWorld(), mosc, made("worker-1", time.Hour, machineosbuild.Succeeded, machineosbuild.Cause{}))
+	kept := mcobuild.Record{Build: "worker-2", Config: "worker", Pool: "worker",
+		Attempts: mcobuild.Attempts{UID: "worker-2", Outcome: "Failed"}, Cause: &mcobuild.Cause{Failure: build.Failure{
+			Class: build.ClassTransient, Message: "the mirror does not answer", Next: "check network and mirrors"}}}
+	record, err := kept.ConfigMap("dayone")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name  string
+		more  []client.Object
+		want  []string
+		never string
+	}{
+		{"the builder said why", []client.Object{made("worker-2", 0, machineosbuild.Failed, said)},
+			[]string{"MachineOSBuild worker-2 failed (user): exit status 1", "line 3 of the Containerfile: RUN false",
+				"next:    correct this instruction", "log:     dayone cluster logs worker"}, ""},
+		{"dayone keeps why", []client.Object{made("worker-2", 0, machineosbuild.Failed, machineosbuild.Cause{}), record},
+			[]string{"worker-2 failed (transient): the mirror does not answer", "next:    check network and mirrors"}, ""},
+		{"an earlier one failed", []client.Object{made("worker-0", 2*time.Hour, machineosbuild.Failed, said)}, nil,
+			"failed (user)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := writeDump(t, append(slices.Clone(world), c.more...))
+			for _, of := range []string{"w2", "node/w2", "worker", "pool/worker"} {
+				code, out, errs := dayone(t, "cluster", "why", of, "--from", dir, "--exit-code")
+				for _, text := range c.want {
+					assert.Contains(t, out, text, of)
+				}
+				if c.never != "" {
+					assert.NotContains(t, out, c.never)
+					continue
+				}
+				assert.Equal(t, cli.ExitAttention, code, errs)
+			}
+		})
+	}
+	dir := writeDump(t, append(slices.Clone(world), made("worker-2", 0, machineosbuild.Failed, said)))
+	_, out, errs := dayone(t, "cluster", "why", "worker", "--from", dir, "-o", "json")
+	var answer struct {
+		Pools       []struct{ Pool string }
+		FailedBuild struct {
+			MachineOSBuild, Class, Next string
+			Line                        int
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &answer), errs)
+	require.Len(t, answer.Pools, 1)
+	assert.Equal(t, "worker-2", answer.FailedBuild.MachineOSBuild)
+	assert.Equal(t, 3, answer.FailedBuild.Line)
+	assert.Equal(t, "correct this instruction", answer.FailedBuild.Next)
+	code, _, errs := dayone(t, "cluster", "why", "pool/none", "--from", dir)
+	assert.Equal(t, cli.ExitFailed, code)
+	assert.Contains(t, errs, "no such pool")
 }
 
 func TestWhatNoDumpIs(t *testing.T) {

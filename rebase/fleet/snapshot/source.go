@@ -60,9 +60,9 @@ func Recorded(dir string) (*Source, error) {
 	return &Source{objects: d, name: dir, recorded: true, actor: recordedActor(context.Background(), d)}, nil
 }
 
-// List lists the objects of a kind as they are.
-func (s *Source) List(ctx context.Context, list client.ObjectList) error {
-	return s.objects.List(ctx, list)
+// List lists the objects of a kind as they are. Options narrow what a live cluster gives; a dump gives all.
+func (s *Source) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	return s.objects.List(ctx, list, o...)
 }
 
 // controllerNode is the node on which the active controller runs, which goes last in its pool. A user without the right
