@@ -65,6 +65,7 @@ func TestFaults(t *testing.T) {
 		{"endless", faultproxy.Endless, blob, late, said{200, string(make([]byte, 8<<20)), nil}},
 		{"changed", p.Changed(bytes.ToUpper), blob, late, said{200, "THE ANSWER", nil}},
 		{"dying", p.Dying(500), blob, late, said{200, "the a", io.ErrUnexpectedEOF}},
+		{"stopping", p.Stopping(500), blob, soon, said{200, "the a", context.DeadlineExceeded}},
 		{"slow", p.Slow(3, time.Millisecond), blob, late, said{200, good, nil}},
 	}
 	for _, c := range cases {

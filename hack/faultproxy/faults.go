@@ -73,6 +73,17 @@ func (p *Proxy) Dying(part int) Fault {
 	})
 }
 
+// Stopping promises the whole answer, sends a part of it, which is how many of a thousand bytes, and then nothing more.
+func (p *Proxy) Stopping(part int) Fault {
+	return p.spoiled(func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(status)
+		_, _ = w.Write(body[:len(body)*part/1000]) // the client may have had enough
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+}
+
 // Slow sends the answers in parts with a pause before each.
 func (p *Proxy) Slow(parts int, pause time.Duration) Fault {
 	return p.spoiled(func(w http.ResponseWriter, r *http.Request, status int, body []byte) {

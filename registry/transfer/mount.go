@@ -2,13 +2,10 @@ package transfer
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/image"
@@ -17,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/opencontainers/go-digest"
+
+	"dayone.dev/dayone/registry/dial"
 )
 
 // mountBlobs mounts the image's blobs into the destination's repository when source and destination are repositories of
@@ -62,19 +61,12 @@ type site struct {
 // pull from each of others.
 func (e Endpoint) login(ctx context.Context, to reference.Named, action string, others ...string) (site, error) {
 	var options []name.Option
-	inner := http.DefaultTransport.(*http.Transport).Clone()
-	inner.ResponseHeaderTimeout, inner.TLSClientConfig = answerLimit, &tls.Config{MinVersion: tls.VersionTLS12}
+	inner, err := dial.Transport(dial.Options{CAFile: e.CAFile, Insecure: e.Insecure, Answer: answerLimit})
+	if err != nil {
+		return site{}, err
+	}
 	if e.Insecure {
 		options = append(options, name.Insecure)
-		inner.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the caller asked for it, for a registry on loopback
-	}
-	if e.CAFile != "" {
-		pem, err := os.ReadFile(e.CAFile)
-		if err != nil {
-			return site{}, fmt.Errorf("read CA: %w", err)
-		}
-		inner.TLSClientConfig.RootCAs = x509.NewCertPool()
-		inner.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem)
 	}
 	reg, err := name.NewRegistry(reference.Domain(to), options...)
 	if err != nil {
