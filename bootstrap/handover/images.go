@@ -163,13 +163,18 @@ func (c courier) find(ctx context.Context, i Image) (bool, error) {
 			return false, c.refused(i, err)
 		}
 		return false, nil
-	case code >= http.StatusInternalServerError || code == http.StatusTooManyRequests:
+	case busy(code):
 		return false, fmt.Errorf("find %s: %w", i.Reference(), err)
 	case code != 0:
 		// On loopback the library asks without TLS after a certificate that it does not trust, and this is that answer.
 		return false, fatal{fmt.Errorf("find %s: %w: %s", i.Reference(), err, nextCertificate)}
 	}
 	return false, ofRegistry(fmt.Errorf("find %s: %w", i.Reference(), err), nextCertificate)
+}
+
+// busy tells answers of a registry that may be others later.
+func busy(code int) bool {
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 }
 
 const nextCertificate = "if its certificate is signed by a CA of your own, give that with --final-ca or in the " +
@@ -269,7 +274,9 @@ func (c courier) tag(ctx context.Context, i Image) error {
 		code := appendengine.StatusOf(err)
 		switch {
 		case err == nil:
-		case code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests:
+		case busy(code):
+			return fmt.Errorf("tag %s as %s: %w", i.Reference(), tag, err)
+		case code != 0:
 			c.o.Log.WithField("image", i.Reference()).WithField("tag", tag).WithError(err).
 				Warn("image is in its final registry without this tag: see that nothing removes it there")
 		default:

@@ -102,7 +102,7 @@ func persist(ctx context.Context, o Options, stage Stage, do attempt) error {
 			o.Observe(Event{Stage: stage, Done: true})
 			return nil
 		case errors.As(err, &f):
-			return fmt.Errorf("hand over (%s): %w", stage, f.error)
+			return fmt.Errorf("hand over (%s): %w", stage, err)
 		case ctx.Err() != nil:
 			return gaveUp(ctx, o, stage, last)
 		case !errors.Is(err, errRefused):
