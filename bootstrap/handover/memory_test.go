@@ -83,9 +83,7 @@ func newMemory(t *testing.T, objects ...client.Object) *memory {
 }
 
 func (m *memory) ask(verb string, o runtime.Object) error {
-	scheme, err := manifests.Scheme()
-	require.NoError(m.t, err)
-	gvk, err := apiutil.GVKForObject(o, scheme)
+	gvk, err := apiutil.GVKForObject(o, m.Scheme())
 	require.NoError(m.t, err)
 	request := verb + " " + gvk.Kind
 	if named, ok := o.(interface{ GetName() string }); ok {

@@ -127,6 +127,11 @@ func TestDisagreements(t *testing.T) {
 		{"not rendered yet", func(v *handover.View) { v.Pools[0].Status.Conditions = nil }, "has not rendered it yet"},
 		{"another rendered config", func(v *handover.View) { v.Pools[0].Spec.Configuration.Name = "rendered-master-1" },
 			"the cluster has rendered rendered-master-1"},
+		{"another rendered config that is there", func(v *handover.View) {
+			theirs := s.rendered.DeepCopy()
+			theirs.Name, theirs.Spec.KernelArguments = "rendered-master-1", []string{"somebody=1"}
+			v.Pools[0].Spec.Configuration.Name, v.MachineConfigs = theirs.Name, []*mcfgv1.MachineConfig{theirs}
+		}, "kernelArguments"},
 		{"rendering is refused", func(v *handover.View) { v.Pools[0].Status.Conditions[0].Status = corev1.ConditionTrue },
 			"cannot render"},
 		{"no MachineOSConfig", func(v *handover.View) { v.MachineOSConfigs = nil }, "not in the cluster"},
