@@ -77,15 +77,20 @@ type copyOfProgram struct {
 
 func run(t *testing.T, kubeconfig string) *copyOfProgram {
 	t.Helper()
+	// A lease that a busy machine keeps.
+	return start(t, "--kubeconfig", kubeconfig, "--builder-image", "registry.test:5000/builder:v1", "--node-agent",
+		"--node", "this", "--base-image", baseImage, "--builder-arg=--history=5", "--lease-duration", "30s")
+}
+
+// start runs a copy of the program with further arguments until the test ends.
+func start(t *testing.T, args ...string) *copyOfProgram {
+	t.Helper()
 	p := &copyOfProgram{probes: freeAddress(t), metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
 	log, err := os.Create(p.log)
 	require.NoError(t, err)
 	defer log.Close()
-	// A lease that a busy machine keeps.
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "start", "--kubeconfig", kubeconfig,
-		"--builder-image", "registry.test:5000/builder:v1", "--node-agent", "--node", "this",
-		"--base-image", baseImage, "--builder-arg=--history=5",
-		"--probe-address", p.probes, "--metrics-address", p.metrics, "--lease-duration", "30s")
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"start",
+		"--probe-address", p.probes, "--metrics-address", p.metrics}, args...)...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	require.NoError(t, p.cmd.Start())
