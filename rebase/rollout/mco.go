@@ -249,14 +249,18 @@ func (p *plannerOfMCO) say(i int, phase Phase, reason, message string) {
 	p.verdicts[i] = Verdict{Node: p.nodes[i].Name, Phase: phase, Reason: reason, Message: message}
 }
 
-// choose gives a verdict to the nodes that could go, in MCO's order: zone by zone, in a zone the oldest first.
+// choose gives a verdict to the nodes that could go, in MCO's order: zone by zone, in a zone the oldest first, and of
+// the control plane the operator's node last.
 func (p *plannerOfMCO) choose(candidates []int) {
 	if len(candidates) == 0 {
 		return
 	}
 	slices.SortStableFunc(candidates, func(a, b int) int {
 		x, y := p.nodes[a], p.nodes[b]
-		x.Canary, y.Canary, x.Deferred, y.Deferred = false, false, "", ""
+		x.Canary, y.Canary = false, false
+		if p.pool.Name != masterPool {
+			x.Deferred, y.Deferred = "", ""
+		}
 		return order(&x, &y)
 	})
 	capacity := p.limit - len(p.away)

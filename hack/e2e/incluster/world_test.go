@@ -145,8 +145,8 @@ func (w *world) install() {
 	w.create(controllerConfig(w.base, ca))
 }
 
-// dayone runs the program on this machine.
-func (w *world) dayone(args ...string) {
+// dayone runs the program on this machine and gives what it prints.
+func (w *world) dayone(args ...string) string {
 	w.t.Helper()
 	if w.program == "" {
 		w.program = filepath.Join(w.t.TempDir(), "dayone")
@@ -159,6 +159,7 @@ func (w *world) dayone(args ...string) {
 		require.FailNow(w.t, err.Error(), "%s\n%s", out, w.explain())
 	}
 	w.t.Logf("dayone %s\n%s", strings.Join(args[:2], " "), out)
+	return string(out)
 }
 
 // controllerConfig is the release's: the base image, the authority of its registry, and what the API demands besides.

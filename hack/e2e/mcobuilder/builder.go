@@ -276,10 +276,12 @@ func (b *Builder) createOrReuse(ctx context.Context, c *mcfgv1.MachineOSConfig, 
 	return b.report(ctx, c, m)
 }
 
+// blocked is MCO's: only a failed build does not keep it from building.
 func blocked(p *mcfgv1.MachineConfigPool) bool {
 	for _, c := range p.Status.Conditions {
 		switch c.Type {
-		case mcfgv1.MachineConfigPoolNodeDegraded, mcfgv1.MachineConfigPoolRenderDegraded:
+		case mcfgv1.MachineConfigPoolNodeDegraded, mcfgv1.MachineConfigPoolRenderDegraded,
+			mcfgv1.MachineConfigPoolPinnedImageSetsDegraded, mcfgv1.MachineConfigPoolSynchronizerDegraded:
 			if c.Status == "True" {
 				return true
 			}

@@ -236,7 +236,8 @@ func (b *Builder) start(ctx context.Context, c *mcfgv1.MachineOSConfig, m *mcfgv
 	}
 	job := &batchv1.Job{ObjectMeta: of("build-"), Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
-			Containers: []corev1.Container{{Name: "create-digest-configmap", Image: "mco"}}}}}}
+			InitContainers: []corev1.Container{{Name: "image-build", Image: "mco"}},
+			Containers:     []corev1.Container{{Name: "create-digest-configmap", Image: "mco"}}}}}}
 	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(m,
 		mcfgv1.GroupVersion.WithKind("MachineOSBuild"))}
 	for _, o := range []client.Object{&corev1.ConfigMap{ObjectMeta: of("containerfile-")},

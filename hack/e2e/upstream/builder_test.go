@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -281,7 +282,12 @@ func (w *beside) push(ctx context.Context, of string) (digest string, err error)
 	if made, err = mutate.ConfigFile(made, config); err != nil {
 		return "", err
 	}
-	tag, err := name.NewTag(w.registry.Addr + "/os/worker:" + build.Tag(address))
+	return w.pushed(ctx, made, w.registry.Addr+"/os/worker:"+build.Tag(address))
+}
+
+// pushed puts an image into the registry.
+func (w *beside) pushed(ctx context.Context, made v1.Image, at string) (digest string, err error) {
+	tag, err := name.NewTag(at)
 	if err != nil {
 		return "", err
 	}
