@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/host"
 	"dayone.dev/dayone/rebase/pinnedimages"
+	"dayone.dev/dayone/registry/forwarder"
 )
 
 const (
@@ -34,6 +36,8 @@ const (
 	// defaultAheadRate leaves the better part of a common network card, and of a disk, to pods; in MB a second.
 	defaultAheadRate = 25
 	mega             = 1_000_000
+	// kubeconfigPoll is how often a node looks whether it has joined.
+	kubeconfigPoll = 5 * time.Second
 )
 
 // startOptions are the flags of start.
@@ -99,6 +103,47 @@ func (o startOptions) run(c *cobra.Command) error {
 	}
 	log = log.WithField("node", o.node)
 	log.WithFields(logrus.Fields{"deployer": choice.Kind, "reason": choice.Reason}).Info("deployer chosen")
+	forward, err := newForwarder(o.node, log)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(c.Context())
+	g.Go(func() error { return forward.Run(ctx) }) // it serves pulls before there is a kubelet
+	g.Go(func() error {
+		if err := o.kubeconfigThere(ctx, log); err != nil {
+			return err
+		}
+		return o.runAgent(ctx, account, choice.Deployer, forward, log)
+	})
+	return g.Wait()
+}
+
+// kubeconfigThere waits for the kubelet's kubeconfig, which a new node gets when it has joined. It ends with ctx.
+func (o startOptions) kubeconfigThere(ctx context.Context, log *logrus.Entry) error {
+	tick := time.NewTicker(kubeconfigPoll)
+	defer tick.Stop()
+	for said := false; o.kubeconfig != ""; said = true {
+		_, err := os.Stat(o.kubeconfig)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if !said {
+			log.WithField("kubeconfig", o.kubeconfig).Info("waiting for the kubeconfig")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func (o startOptions) runAgent(ctx context.Context, account string, d deploy.Deployer, forward *forwarder.Forwarder,
+	log *logrus.Entry) error {
+	if ctx.Err() != nil {
+		return nil
+	}
 	cfg, err := access(o.kubeconfig, account)
 	if err != nil {
 		return err
@@ -107,12 +152,12 @@ func (o startOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(c.Context())
-	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: choice.Deployer,
+	g, ctx := errgroup.WithContext(ctx)
+	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: d,
 		Pinner:         pinnedimages.Store{Root: "/", Reload: daemon.ReloadCRIO, Log: log},
 		KubeletHealthz: o.kubelet, HostJournal: hostjournal.Journal{},
 		Log: log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
-		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", choice.Deployer) }})
+		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", d) }})
 	if err != nil {
 		return err
 	}
@@ -121,7 +166,7 @@ func (o startOptions) run(c *cobra.Command) error {
 		if err != nil {
 			return fmt.Errorf("listen for probes (--listen gives another address, 0 none): %w", err)
 		}
-		g.Go(func() error { return serve(ctx, l, agent.Handler()) })
+		g.Go(func() error { return serve(ctx, l, withForwarder(agent.Handler(), forward)) })
 	}
 	g.Go(func() error { return agent.Run(ctx) })
 	return g.Wait()

@@ -5,13 +5,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/host"
+	"dayone.dev/dayone/registry/forwarder"
 )
 
 func newStatus() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Print this node's deployments with their images as JSON",
+		Short: "Print this node's deployments with their images, and its registry forwarder, as JSON",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			choice, err := host.Choose(c.Context(), "/", "", nil)
@@ -22,9 +24,16 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			forward, err := readForwarder(forwarderState)
+			if err != nil {
+				return err
+			}
 			out := json.NewEncoder(c.OutOrStdout())
 			out.SetIndent("", "  ")
-			return out.Encode(status)
+			return out.Encode(struct {
+				deploy.Status
+				Forwarder *forwarder.State `json:",omitempty"`
+			}{status, forward})
 		},
 	}
 }

@@ -12,7 +12,7 @@ var floors = map[string][]string{
 	"registry":      {},
 	"manifests":     {"installconfig"},
 	"build":         {"installconfig", "manifests", "registry"},
-	"rebase":        {"installconfig", "manifests", "registry/credentials"},
+	"rebase":        {"installconfig", "manifests", "registry/credentials", "registry/peers", "registry/wanted"},
 	"bootstrap":     {"installconfig", "manifests", "registry", "build", "rebase"},
 	"cmd":           {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
 	"hack":          {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},

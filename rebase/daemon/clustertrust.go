@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
+	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 )
 
@@ -58,7 +59,8 @@ func (t clusterTrust) settle(ctx context.Context, away bool, config *mcfgv1.Mach
 		}
 	}
 	owned, err := trustfiles.Owned(t.root)
-	host := hostfiles.Host{Root: t.root, Others: func(p string) bool { return slices.Contains(owned, p) }}
+	host := hostfiles.Host{Root: t.root,
+		Others: func(p string) bool { return slices.Contains(owned, p) || mirrorfiles.Owns(p) }}
 	return nodeFiles{root: t.root, host: host, services: t.services, now: t.now}, err
 }
 

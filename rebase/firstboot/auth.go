@@ -20,6 +20,12 @@ import (
 // that one.
 var writableAuth = [...]string{"/run/ostree/auth.json", AuthPath}
 
+// PullCredentials are the files with the node's credentials for pulls. The first that has an entry for a registry has
+// the one that counts.
+func PullCredentials() []string {
+	return append(slices.Clone(writableAuth[:]), vendorAuth, nodesettings.KubeletAuthPath)
+}
+
 // MergedMark is the key in /run's file by which dayone knows it as its own.
 const MergedMark = "dayone.dev/merged"
 

@@ -12,8 +12,8 @@ import (
 
 // Options of a transport. The zero value trusts the system's CAs and waits as net/http does.
 type Options struct {
-	// CAFile is a PEM file with the only CAs that are trusted; "" trusts the system's.
-	CAFile string
+	// CAFiles are PEM files with the only CAs that are trusted; none trusts the system's.
+	CAFiles []string
 	// Insecure takes any certificate: for a registry on loopback.
 	Insecure bool
 	// Connect bounds the wait for a connection, 0: net/http's default of 30 seconds.
@@ -33,16 +33,17 @@ func Transport(o Options) (*http.Transport, error) {
 		t.DialContext = (&net.Dialer{Timeout: o.Connect, KeepAlive: keepAlive}).DialContext
 	}
 	t.TLSClientConfig.InsecureSkipVerify = o.Insecure //nolint:gosec // the caller asks for it, for a registry on loopback
-	if o.CAFile == "" {
-		return t, nil
+	if len(o.CAFiles) > 0 {
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
 	}
-	pem, err := os.ReadFile(o.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read CA: %w", err)
-	}
-	t.TLSClientConfig.RootCAs = x509.NewCertPool()
-	if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read CA %s: no certificate is in it: give the PEM file of the registry's CA", o.CAFile)
+	for _, file := range o.CAFiles {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read CA: %w", err)
+		}
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read CA %s: no certificate is in it: give the PEM file of the registry's CA", file)
+		}
 	}
 	return t, nil
 }

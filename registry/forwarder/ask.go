@@ -30,7 +30,7 @@ func (f *Forwarder) send(ctx context.Context, s source, p peers.Peer, q question
 		req.Header[key] = values
 	}
 	req.Header.Set("User-Agent", "dayone-forwarder")
-	account, err := s.account(p, q.repository)
+	account, err := s.account(q.repository)
 	if err != nil {
 		return nil, err
 	}

@@ -106,9 +106,6 @@ func (f *Forwarder) settle(s *server, told Mirror) (*server, Mirror, error) {
 		want = Mirror{Registry: src.list.Registry, Address: s.addr, CA: s.identity.ca()}
 	}
 	f.state.serves(listen, src.list.Registry, err)
-	if want.Registry == "" {
-		want = Mirror{}
-	}
 	if want != told {
 		if tellErr := f.o.Serving(want); tellErr != nil {
 			return s, told, errors.Join(err, tellErr)

@@ -74,14 +74,16 @@ func newLab(t testing.TB, n int, change ...func(*registry.Options)) *lab {
 	pair, err := ca.ServerCertificate([]string{host}, certs.ServerOptions{})
 	require.NoError(t, err)
 	l := &lab{o: forwarder.Options{Node: "worker-0", PeersFile: filepath.Join(dir, "peers.json"),
-		CAFile: filepath.Join(dir, "ca.crt"), AuthFile: filepath.Join(dir, "auth.json"), Listen: "127.0.0.1:0",
+		CertsDirs: []string{filepath.Join(dir, "missing"), filepath.Join(dir, "certs.d")},
+		AuthFiles: []string{filepath.Join(dir, "missing.json"), filepath.Join(dir, "auth.json")}, Listen: "127.0.0.1:0",
 		StateFile: filepath.Join(dir, "run", "forwarder.json"), Account: ownAccount}}
-	require.NoError(t, os.WriteFile(l.o.CAFile, ca.CertificatePEM(), 0o600))
 	l.list.Registry = "api-int.c.example.com:22626"
+	require.NoError(t, os.MkdirAll(filepath.Dir(l.caFile()), 0o755))
+	require.NoError(t, os.WriteFile(l.caFile(), ca.CertificatePEM(), 0o600))
 	account := credentials.Account{Username: "puller", Password: "canary-of-the-peers"}
 	auth, err := credentials.Encode(account, l.list.Registry)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(l.o.AuthFile, auth, 0o600))
+	require.NoError(t, os.WriteFile(l.authFile(), auth, 0o600))
 	byName := map[string]*peer{}
 	for i := range n {
 		r := registrytest.Start(t, append(change, func(o *registry.Options) {
@@ -103,6 +105,10 @@ func newLab(t testing.TB, n int, change ...func(*registry.Options)) *lab {
 	l.f = l.new(t)
 	return l
 }
+
+func (l *lab) caFile() string { return filepath.Join(l.o.CertsDirs[1], l.list.Registry, "ca.crt") }
+
+func (l *lab) authFile() string { return l.o.AuthFiles[1] }
 
 func (l *lab) new(t testing.TB) *forwarder.Forwarder {
 	t.Helper()

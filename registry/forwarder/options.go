@@ -57,10 +57,15 @@ func usual() limits {
 type Options struct {
 	// Node is this node's name; with the peers' it gives the order in which they are asked.
 	Node string
-	// PeersFile, CAFile and AuthFile say where the peers are, which CA they have ("": the system's), and with which
-	// account they are asked ("": with none): the auth file's entry for the peer, else the one for the peers file's
-	// registry. They are read again when they change.
-	PeersFile, CAFile, AuthFile string
+	// PeersFile says where the peers are, and the name of the registry that they are. All files are read again when they
+	// change.
+	PeersFile string
+	// CertsDirs are in the form of /etc/containers/certs.d: the .crt files below the registry's name in the first that has
+	// some are the peers' CAs. None has: the system's CAs count.
+	CertsDirs []string
+	// AuthFiles are in the form of auth.json: the entry for the registry in the first that has one is the peers' account.
+	// Files may be missing.
+	AuthFiles []string
 	// Listen is an address of loopback, HOST:PORT; default DefaultListen.
 	Listen string
 	// Account is what clients show: only who reads the node's own credentials gets images, which have secrets in them.

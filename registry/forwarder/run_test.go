@@ -239,7 +239,7 @@ func TestContainersImagePullsThroughIt(t *testing.T) {
 		l.peers[1].Spoil(faultproxy.First(1, faultproxy.Status(500)))
 		conf := fmt.Sprintf("[[registry]]\nlocation = %q\n[[registry.mirror]]\nlocation = %q\n",
 			l.list.Peers[1].Address, filepath.Base(filepath.Dir(c.ca)))
-		ca, err := os.ReadFile(l.o.CAFile)
+		ca, err := os.ReadFile(l.caFile())
 		require.NoError(t, err)
 		both := appendFile(t, c.ca, ca)
 		auth, err := credentials.Encode(credentials.Account{Username: "puller", Password: "canary-of-the-peers"},

@@ -278,7 +278,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 			require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)))
 		}
 	}
-	back := change(l.o.AuthFile, `{"auths":{}}`)
+	back := change(l.authFile(), `{"auths":{}}`)
 	assert.Equal(t, 503, status())
 	_, peers := refused(t, l.ask(t, http.MethodGet, path))
 	assert.Contains(t, peers["master-0"], "check the account")
@@ -288,8 +288,9 @@ func TestFilesAreReadAgain(t *testing.T) {
 		{"half a peers file", l.o.PeersFile, `{"apiVersion":"dayone.dev/v1",`},
 		{"a peer of loopback", l.o.PeersFile, `{"apiVersion":"dayone.dev/v1","kind":"RegistryPeers",` +
 			`"peers":[{"name":"m","address":"127.0.0.1:22627"}]}`},
-		{"no CA in it", l.o.CAFile, "nothing"},
-		{"half an auth file", l.o.AuthFile, `{"auths":`},
+		{"nobody's peers", l.o.PeersFile, `{"apiVersion":"dayone.dev/v1","kind":"RegistryPeers","peers":[]}`},
+		{"no CA in it", l.caFile(), "nothing"},
+		{"half an auth file", l.authFile(), `{"auths":`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			back := change(c.file, c.content)

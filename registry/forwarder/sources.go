@@ -3,8 +3,10 @@ package forwarder
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -15,9 +17,9 @@ import (
 
 // source is what the files say of the peers.
 type source struct {
-	list     peers.List
-	client   *http.Client
-	accounts credentials.Accounts
+	list   peers.List
+	client *http.Client
+	auths  []credentials.Accounts
 }
 
 // sources reads the files again when they change. Files that cannot be used leave what was read before.
@@ -35,34 +37,57 @@ type sources struct {
 func (s *sources) look() (source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stamp := stampOf(s.o.PeersFile, s.o.CAFile, s.o.AuthFile)
-	if stamp == s.stamp {
+	if s.stampNow() == s.stamp {
 		return s.now, s.err
 	}
 	next, err := s.read()
-	if s.stamp, s.err = stamp, err; err != nil {
-		return s.now, err
+	if s.err = err; err == nil {
+		if s.now.client != nil {
+			s.now.client.CloseIdleConnections() // those under way go on
+		}
+		s.now = next
 	}
-	if s.now.client != nil {
-		s.now.client.CloseIdleConnections() // those under way go on
+	s.stamp = s.stampNow()
+	return s.now, err
+}
+
+func (s *sources) stampNow() string {
+	files := append([]string{s.o.PeersFile}, s.o.AuthFiles...)
+	return stampOf(append(files, s.o.caFiles(s.now.list.Registry)...)...)
+}
+
+// caFiles are those of a registry.
+func (o Options) caFiles(registry string) []string {
+	for _, dir := range o.CertsDirs {
+		// The pattern is right, whatever the directory's name.
+		if found, _ := filepath.Glob(filepath.Join(dir, registry, "*.crt")); registry != "" && len(found) > 0 {
+			return found
+		}
 	}
-	s.now = next
-	return s.now, nil
+	return nil
 }
 
 // read gives no peers where there is no file of them.
 func (s *sources) read() (next source, err error) {
 	next.list, err = peers.Read(s.o.PeersFile)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return source{}, nil
+	}
+	if err == nil && next.list.Registry == "" {
+		err = fmt.Errorf("read registry peers %s: it does not say whose registry they are", s.o.PeersFile)
 	}
 	if err != nil {
 		return next, err
 	}
-	if next.accounts, err = credentials.Read(s.o.AuthFile); err != nil {
-		return next, err
+	for _, file := range s.o.AuthFiles {
+		accounts, err := credentials.Read(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return next, err
+		}
+		next.auths = append(next.auths, accounts)
 	}
-	t, err := dial.Transport(dial.Options{CAFile: s.o.CAFile, Connect: s.limits.connect, Answer: s.limits.answer})
+	t, err := dial.Transport(dial.Options{CAFiles: s.o.caFiles(next.list.Registry), Connect: s.limits.connect,
+		Answer: s.limits.answer})
 	if err != nil {
 		return next, fmt.Errorf("reach registry peers: %w", err)
 	}
@@ -74,13 +99,14 @@ func (s *sources) read() (next source, err error) {
 	return next, nil
 }
 
-// account is the one that a peer is shown.
-func (s source) account(p peers.Peer, repository string) (credentials.Account, error) {
-	account, found, err := s.accounts.Find(p.Address + "/" + repository)
-	if !found && s.list.Registry != "" {
-		account, _, err = s.accounts.Find(s.list.Registry + "/" + repository)
+// account is the one that peers are shown, anonymous where there is none.
+func (s source) account(repository string) (credentials.Account, error) {
+	for _, accounts := range s.auths {
+		if account, found, err := accounts.Find(s.list.Registry + "/" + repository); found {
+			return account, err
+		}
 	}
-	return account, err
+	return credentials.Account{}, nil
 }
 
 // stampOf changes when one of the files does.

@@ -61,7 +61,11 @@ type site struct {
 // pull from each of others.
 func (e Endpoint) login(ctx context.Context, to reference.Named, action string, others ...string) (site, error) {
 	var options []name.Option
-	inner, err := dial.Transport(dial.Options{CAFile: e.CAFile, Insecure: e.Insecure, Answer: answerLimit})
+	limits := dial.Options{Insecure: e.Insecure, Answer: answerLimit}
+	if e.CAFile != "" {
+		limits.CAFiles = []string{e.CAFile}
+	}
+	inner, err := dial.Transport(limits)
 	if err != nil {
 		return site{}, err
 	}

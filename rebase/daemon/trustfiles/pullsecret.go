@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"dayone.dev/dayone/manifests/nodesettings"
+	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -40,13 +41,17 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	forwarder, err := readIfThere(filepath.Join(root, mirrorfiles.AuthPath))
+	if err != nil {
+		return false, err
+	}
 	at := filepath.Join(root, PullAuthPath)
 	have, err := readIfThere(at)
 	if err != nil {
 		return false, err
 	}
 	ours := marked(have)
-	if len(internal) == 0 && len(kubelet) == 0 && len(installed) == 0 {
+	if len(internal) == 0 && len(kubelet) == 0 && len(installed) == 0 && len(forwarder) == 0 {
 		return removeMerged(at, ours)
 	}
 	next := have // somebody else's: what is in it stays
@@ -62,7 +67,7 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 		}
 		layers = append(layers, own)
 	}
-	for _, l := range layers {
+	for _, l := range append(layers, forwarder) {
 		if next, err = credentials.Merge(next, l); err != nil {
 			return false, fmt.Errorf("merge credentials for pulls: %w", err)
 		}

@@ -12,10 +12,12 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/nodesettings"
+	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 func nobodys(string) bool { return false }
@@ -160,4 +162,33 @@ func TestPullSecretsAreMergedInTheOrderOfThePreflight(t *testing.T) {
 	_, err = set(`{"auths": s3cret-canary`).Apply(root, nobodys)
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "canary")
+}
+
+// The account of the node's forwarder is among the credentials for pulls as long as the forwarder serves.
+func TestForwardersAccountIsForPulls(t *testing.T) {
+	root := t.TempDir()
+	const address = "127.0.0.1:22627"
+	auth := filepath.Join(root, trustfiles.PullAuthPath)
+	apply := func() {
+		_, err := trustfiles.Of(&mcfgv1.ControllerConfig{}).Apply(root, nobodys)
+		require.NoError(t, err)
+	}
+	account := mirrorfiles.Account(root, address)
+	_, err := mirrorfiles.Apply(root, address, mirrorfiles.Mirror{Registry: "r.example.com", CA: "pem", Account: account})
+	require.NoError(t, err)
+	write(t, root, firstboot.AuthPath, `{"auths":{"own.example.com":{"auth":"bzpv"}}}`)
+	apply()
+	have, err := credentials.Read(auth)
+	require.NoError(t, err)
+	got, found, err := have.Find(address)
+	require.NoError(t, err)
+	assert.True(t, found)
+	assert.Equal(t, account, got)
+	_, found, err = have.Find("own.example.com")
+	require.NoError(t, err)
+	assert.True(t, found, "the node's own stays")
+	_, err = mirrorfiles.Apply(root, address, mirrorfiles.Mirror{})
+	require.NoError(t, err)
+	apply()
+	assert.NoFileExists(t, auth)
 }
