@@ -119,9 +119,12 @@ func (h *host) run(f *flow) (events []string, err error) {
 func TestRun(t *testing.T) {
 	h := newHost(t)
 	require.NoError(t, os.MkdirAll(h.StateDir, 0o700))
+	told := map[string]bool{}
+	h.BuildProgress = func(pool string, _ build.Event) { told[pool] = true }
 	f := &flow{}
 	events, err := h.run(f)
 	require.NoError(t, err)
+	assert.Equal(t, map[string]bool{"master": true, "infra": true}, told)
 	recorded := slices.DeleteFunc(events, func(e string) bool { return !strings.HasSuffix(e, " recorded") })
 	assert.Equal(t, []string{"identity recorded", "registry recorded", "build-master recorded", "build-infra recorded"},
 		recorded)
@@ -192,6 +195,11 @@ func TestRunEndsAtAFailure(t *testing.T) {
 		{name: "first rendering", fails: "first", did: []string{"first"}, says: errFlow.Error()},
 		{name: "a build", spoil: func(_ *testing.T, h *host) { h.In.Pools[2].Containerfile = "FROM configs\nRUN true\n" },
 			did: []string{"first"}, says: "no engine that runs containers"},
+		{name: "CA of the base image's registry", spoil: func(_ *testing.T, h *host) { h.BaseCAFile = "none.crt" },
+			did: []string{"first"}, says: "read CA of the base image's registry"},
+		{name: "registry's directory", spoil: func(t *testing.T, h *host) {
+			require.NoError(t, os.WriteFile(h.Path(registryDir), nil, 0o600))
+		}, says: "registry"},
 		{name: "final rendering", fails: "final", did: []string{"first", "final"}, says: errFlow.Error()},
 		{name: "serving", fails: "serve", did: []string{"first", "final", "serve"}, says: errFlow.Error()},
 		{name: "finishing", fails: "finish", did: []string{"first", "final", "serve", "finish"}, says: errFlow.Error()},

@@ -126,7 +126,7 @@ func TestHandOverCannotBegin(t *testing.T) {
 		{"state of another host", hostFile, "another\n", "copied from another host"},
 		{"broken mark", handover.MarkFile, "{", handover.MarkFile},
 		{"cut password", filepath.Join(identityDir, pullUser+passwordEnd), "short", "has 5 characters"},
-		{"broken registry", filepath.Join(registryDir, "docker"), "no directory", "registry"},
+		{"broken registry", registryDir, "no directory", "registry"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, _ := bootstrapped(t, final)

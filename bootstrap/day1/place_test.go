@@ -228,19 +228,46 @@ func TestKeepAlive(t *testing.T) {
 		defer close(ended)
 		KeepAlive(ctx, func() bool { return <-asked })
 	}()
-	asked <- false
 	asked <- true
 	assert.Equal(t, daemon.SdNotifyWatchdog, heard(t, c))
-	asked <- false
-	asked <- true
-	assert.Equal(t, daemon.SdNotifyWatchdog, heard(t, c))
-	cancel()
-	select {
-	case asked <- false:
-	case <-ended:
+	for range 3 { // the third question comes after what the first two led to
+		asked <- false
 	}
-	<-ended
 	require.NoError(t, c.SetReadDeadline(time.Now()))
 	_, err := c.Read(make([]byte, 1))
-	require.Error(t, err, "nothing more was said")
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nothing was said")
+	cancel()
+	for ending := true; ending; {
+		select {
+		case asked <- false:
+		case <-ended:
+			ending = false
+		}
+	}
+}
+
+// A state directory that cannot be made, read or written is named, and its lock is dropped.
+func TestOpenStateFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := OpenState(Options{StateDir: filepath.Join(file, "state")}.WithDefaults())
+	require.ErrorContains(t, err, "make state directory")
+	require.ErrorContains(t, CheckDisk(Options{StateDir: "/no/such/place"}.WithDefaults(), installconfig.Build{}),
+		"look at the state directory's file system")
+	require.ErrorContains(t, keepPrivate(filepath.Join(file, "x")), "check the state directory")
+
+	dir := t.TempDir()
+	machine := filepath.Join(dir, "machine-id")
+	require.NoError(t, os.WriteFile(machine, []byte(strings.Repeat("a", machineIDLength)), 0o600))
+	require.ErrorContains(t, belongToHost(filepath.Join(dir, "none"), machine), "write the name of this host")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, hostFile), 0o700))
+	require.ErrorContains(t, belongToHost(dir, machine), "read which host the state directory is of")
+
+	o := state(t)
+	require.NoError(t, os.Mkdir(o.Path(hostFile), 0o700))
+	_, err = OpenState(o)
+	require.ErrorContains(t, err, "read which host")
+	running, err := journal.Running(o.StateDir)
+	require.NoError(t, err)
+	assert.False(t, running)
 }

@@ -176,7 +176,14 @@ func TestRunFailsAtOnce(t *testing.T) {
 			s := newSmall(t)
 			o := s.options(nil)
 			c.spoil(s, &o)
-			err := handover.Run(t.Context(), o)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o.Observe = func(e handover.Event) {
+				if e.Waiting != "" {
+					cancel() // waiting does not mend it
+				}
+			}
+			err := handover.Run(ctx, o)
 			for _, says := range c.says {
 				require.ErrorContains(t, err, says)
 			}

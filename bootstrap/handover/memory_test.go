@@ -29,6 +29,9 @@ import (
 	"dayone.dev/dayone/registry/transfer"
 )
 
+// maxRequests is more than any test of an in-memory API needs.
+const maxRequests = 3000
+
 // memory is controller-runtime's in-memory API in place of a cluster: without validation, rights and garbage
 // collection, and fast. What a real API server does with the same objects is in the tests that start one.
 type memory struct {
@@ -90,6 +93,7 @@ func (m *memory) ask(verb string, o runtime.Object) error {
 		request += " " + named.GetName()
 	}
 	m.asked = append(m.asked, request)
+	require.Less(m.t, len(m.asked), maxRequests, "the hand-over waits for ever")
 	if m.refuse == nil {
 		return nil
 	}

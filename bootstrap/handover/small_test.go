@@ -153,11 +153,15 @@ func (s *small) objects(push registry.User) *manifests.Set {
 func (s *small) options(c client.Client) handover.Options {
 	log := logrus.New()
 	log.SetOutput(s.t.Output())
+	every := waitEvery
+	if _, ok := c.(*memory); ok {
+		every = time.Millisecond // nobody else works meanwhile
+	}
 	return handover.Options{Plan: s.plan, Source: handover.Source{Host: s.boot.Addr, CAFile: s.boot.CAFile,
 		AuthFile: s.boot.PullAuthFile},
 		Connect:     func(context.Context) (client.Client, error) { return c, nil },
 		FinalCAFile: s.final.CAFile, TempDir: s.t.TempDir(), Policy: handover.PolicyDeadline, Deadline: waitLimit,
-		Interval: waitEvery, RetryMin: waitEvery, RetryMax: 10 * waitEvery,
+		Interval: every, RetryMin: every, RetryMax: 10 * every,
 		Revoke: func(context.Context) error { s.revoked++; return nil }, Log: logrus.NewEntry(log)}
 }
 

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
@@ -29,13 +31,15 @@ import (
 type fronted struct {
 	*small
 	proxy *faultproxy.Proxy
+	// tired is called when there were more requests than any test needs.
+	tired func()
 	// ca is PEM of the proxy's certificate.
 	ca []byte
 }
 
-func newFronted(t *testing.T) fronted {
+func newFronted(t *testing.T) *fronted {
 	t.Helper()
-	f := fronted{}
+	f := &fronted{tired: func() {}}
 	f.small = newSmallBehind(t, func(final string) string {
 		// the proxy is the only client that does not look at the real registry's certificate
 		via := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -43,7 +47,13 @@ func newFronted(t *testing.T) fronted {
 		var err error
 		f.proxy, err = faultproxy.To("https://"+final, via)
 		require.NoError(t, err)
-		server := httptest.NewUnstartedServer(f.proxy)
+		var requests atomic.Int32
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1) > maxRequests {
+				f.tired()
+			}
+			f.proxy.ServeHTTP(w, r)
+		}))
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
 		server.StartTLS()
 		t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
@@ -61,13 +71,14 @@ func newFronted(t *testing.T) fronted {
 func nowhere() func(context.Context) (client.Client, error) { return handover.Kubeconfig("none", "") }
 
 // delivered runs the hand-over of images until it is done, and gives what it waited for and warned of.
-func (f fronted) delivered(policy handover.Policy) (waits, warns []string, err error) {
+func (f *fronted) delivered(policy handover.Policy) (waits, warns []string, err error) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
 	defer cancel()
 	logger, hook := logtest.NewNullLogger()
 	o := f.options(nil)
-	o.Connect = nowhere()
+	o.Connect, f.tired = nowhere(), cancel
+	o.RetryMin, o.RetryMax = time.Millisecond, time.Millisecond
 	o.Policy, o.Log = policy, logrus.NewEntry(logger)
 	done := false
 	o.Observe = func(e handover.Event) {
@@ -259,11 +270,11 @@ func TestNoSecretForAnImage(t *testing.T) {
 func TestWhereTheFinalCAComesFrom(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		put  func(f fronted, o *handover.Options)
+		put  func(f *fronted, o *handover.Options)
 	}{
-		{"the command", func(f fronted, o *handover.Options) { o.FinalCAFile = f.final.CAFile }},
-		{"the plan", func(f fronted, _ *handover.Options) { f.plan.FinalCA = string(f.ca) }},
-		{"the trust bundle", func(f fronted, _ *handover.Options) {
+		{"the command", func(f *fronted, o *handover.Options) { o.FinalCAFile = f.final.CAFile }},
+		{"the plan", func(f *fronted, _ *handover.Options) { f.plan.FinalCA = string(f.ca) }},
+		{"the trust bundle", func(f *fronted, _ *handover.Options) {
 			f.plan.Set.ControllerConfigs[0].Object.Spec.AdditionalTrustBundle = f.ca
 		}},
 	} {
