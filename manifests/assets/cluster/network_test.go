@@ -138,7 +138,10 @@ func answers(t *testing.T, policies []networkingv1.NetworkPolicy, p pod, from pl
 // no network that enforces any.
 func TestPodsReachWhatTheyNeedWhereAllIsDenied(t *testing.T) {
 	dns := place{namespace: map[string]string{"kubernetes.io/metadata.name": "openshift-dns"}}
-	api, registry, metadata := place{ip: "172.30.0.1"}, place{ip: "203.0.113.7"}, place{ip: "169.254.169.254"}
+	api, registry := place{ip: "172.30.0.1"}, place{ip: "203.0.113.7"}
+	cache := place{ip: "169.254.20.10"} // node-local DNS
+	credentials := []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200",
+		"fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"}
 	prometheus := place{namespace: map[string]string{"network.openshift.io/policy-group": "monitoring"}}
 	stranger := place{namespace: map[string]string{"kubernetes.io/metadata.name": "apps"}}
 	for _, mode := range Modes() {
@@ -148,10 +151,12 @@ func TestPodsReachWhatTheyNeedWhereAllIsDenied(t *testing.T) {
 			policies = append(policies, denied)
 			for _, p := range pods {
 				build := p.name == "a build"
-				for _, to := range []place{dns, api, registry} {
+				for _, to := range []place{dns, cache, api, registry} {
 					assert.True(t, reaches(t, policies, p, to), "%s reaches %v", p.name, to)
 				}
-				assert.Equal(t, !build, reaches(t, policies, p, metadata), "%s and the cloud's metadata", p.name)
+				for _, ip := range credentials {
+					assert.Equal(t, !build, reaches(t, policies, p, place{ip: ip}), "%s and the cloud's %s", p.name, ip)
+				}
 				assert.Equal(t, !build, answers(t, policies, p, prometheus), "metrics of %s", p.name)
 				assert.False(t, answers(t, policies, p, stranger), "%s answers nobody else", p.name)
 			}
