@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,16 +128,22 @@ func TestHandOverCannotBegin(t *testing.T) {
 		{"broken mark", handover.MarkFile, "{", handover.MarkFile},
 		{"cut password", filepath.Join(identityDir, pullUser+passwordEnd), "short", "has 5 characters"},
 		{"broken registry", registryDir, "no directory", "registry"},
+		{"no place for the credential", filepath.Join(identityDir, pullAuthFile+loopbackEnd, "x"), "", loopbackEnd},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, _ := bootstrapped(t, final)
+			log, said := newLog()
+			h.Log = log
 			require.NoError(t, os.RemoveAll(h.Path(c.file)))
+			require.NoError(t, os.MkdirAll(filepath.Dir(h.Path(c.file)), 0o700))
 			require.NoError(t, os.WriteFile(h.Path(c.file), []byte(c.content), 0o600))
 			err := h.handsOver(final, func() { t.Error("it has begun") })
 			require.ErrorContains(t, err, c.says)
 			running, err := journal.Running(h.StateDir)
 			require.NoError(t, err)
 			assert.False(t, running, "the lock is dropped")
+			left := slices.Contains(said(), "warning: credential of the hand-over was not removed")
+			assert.Equal(t, c.says == loopbackEnd, left)
 		})
 	}
 }
