@@ -161,16 +161,19 @@ func builderState(ctx context.Context, c client.Reader) (Program, error) {
 	return p, nil
 }
 
-// poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Beside an advisor the
-// object alone opts its pool in.
+// poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Beside a Machine Config
+// Operator the object alone opts its pool in, and the image is all that it says.
 func poolState(c *mcfgv1.MachineOSConfig, mode cluster.Mode) Pool {
 	p := Pool{Pool: c.Spec.MachineConfigPool.Name, Image: string(c.Status.CurrentImagePullSpec), State: "Unknown"}
 	if c.Status.MachineOSBuild != nil {
 		p.Build = c.Status.MachineOSBuild.Name
 	}
 	in := meta.FindStatusCondition(c.Status.Conditions, manifests.ConditionOptedIn)
-	if mode == cluster.Advisor {
-		in = &metav1.Condition{Status: metav1.ConditionTrue, Reason: "Unknown"}
+	if mode != cluster.Full {
+		in = &metav1.Condition{Status: metav1.ConditionTrue, Reason: "NoImageYet"}
+		if p.Image != "" {
+			in.Reason = "Available"
+		}
 	}
 	if in == nil {
 		p.Detail = "dayone-controller has not looked at it yet"

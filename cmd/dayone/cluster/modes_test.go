@@ -143,6 +143,7 @@ func TestALifeBesideTheMachineConfigOperator(t *testing.T) {
 
 			published(t, e, c.namespace)
 			assert.Regexp(t, `Degraded +True +PoolsReport +pool worker: stuck`, must("status"))
+			assert.Regexp(t, `worker +true +NoImageYet`, must("status"), "its MachineOSConfig opts it in")
 			require.NoError(t, json.Unmarshal([]byte(must("status", "-o", "json")), &s))
 			assert.Equal(t, "PoolsReport", s.Conditions[0].Reason)
 			must("uninstall", "--yes")
