@@ -117,6 +117,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"an osImageURL beside the built one", "openshift/10-master-motd.yaml", "spec:\n",
 			"spec:\n  osImageURL: registry.example.com/ocp/x@sha256:" + strings.Repeat("a", 64) + "\n", "os-image-url",
 			"openshift/10-master-motd.yaml"},
+		{"a plain pool's osImageURL by tag", "openshift/10-worker-motd.yaml", "spec:\n",
+			"spec:\n  osImageURL: registry.example.com/ocp/x:9.6\n", "os-image-by-tag", "openshift/10-worker-motd.yaml"},
 		{"content from a web server", "openshift/10-master-motd.yaml", "source: data:,",
 			"source: https://example.com/", "remote-source", "openshift/10-master-motd.yaml"},
 		{"a file that machines change", "openshift/10-master-motd.yaml", "path: /etc/motd", "path: /etc/passwd",

@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/rebase/deploy"
 )
 
 // UnknownBase stands for the repository of the release's OS image, which only the bootstrap node knows.
@@ -40,6 +41,7 @@ func rendering(_ *directory, in *Input, rep *report.Report) {
 		f.Severity = report.Warning
 		rep.Add(f)
 	}
+	rep.Add(imagesByTag(in, r, base)...)
 	for _, p := range in.Pools {
 		config := r.Config(p.Name)
 		if config == nil {
@@ -64,17 +66,46 @@ func rendering(_ *directory, in *Input, rep *report.Report) {
 	}
 }
 
+// imagesByTag refuses OS images that no node of the standalone flow boots: dayone-firstboot takes digests only.
+func imagesByTag(in *Input, r *render.Result, base string) []report.Finding {
+	var out report.Report
+	for _, pool := range r.Pools {
+		config := r.Config(pool.Name)
+		if in.openshift() || config == nil || config.Spec.OSImageURL == base || builtAtBootstrap(in, pool.Name) {
+			continue
+		}
+		image := config.Spec.OSImageURL
+		if _, err := deploy.ParseImage(image); err != nil {
+			at := placeOfImage(pool.Name, image, selected(in.Set, pool.Name))
+			at.Rule, at.Next = "os-image-by-tag", "name the image by its digest, so that all nodes run the same one"
+			out.Errorf(at, "the nodes of pool %q refuse the OS image at their first boot: %v", pool.Name, err)
+		}
+	}
+	return out.Findings
+}
+
+func builtAtBootstrap(in *Input, pool string) bool {
+	return slices.ContainsFunc(in.Pools,
+		func(p Pool) bool { return p.Name == pool && p.BuildAt == installconfig.BuildAtBootstrap })
+}
+
 // ownImage refuses an osImageURL in a MachineConfig: it would win over the image that is built here.
 func ownImage(pool, image string, selected []machineConfig) report.Finding {
+	at := placeOfImage(pool, image, selected)
+	at.Severity, at.Rule = report.Error, "os-image-url"
+	at.Message = "the nodes of pool \"" + pool + "\" would boot " + image + " instead of the image that is built for them"
+	at.Next = "remove osImageURL here, or the pool from " + installconfig.Field + ".pools"
+	return at
+}
+
+// placeOfImage is where a pool's OS image is named.
+func placeOfImage(pool, image string, selected []machineConfig) report.Finding {
 	at := report.Finding{Path: "rendered config of pool " + pool + ": spec.osImageURL"}
 	for _, item := range selected {
 		if item.Object.Spec.OSImageURL == image {
 			at = item.Origin.At("spec.osImageURL", "")
 		}
 	}
-	at.Severity, at.Rule = report.Error, "os-image-url"
-	at.Message = "the nodes of pool \"" + pool + "\" would boot " + image + " instead of the image that is built for them"
-	at.Next = "remove osImageURL here, or the pool from " + installconfig.Field + ".pools"
 	return at
 }
 

@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/fleet/proposal"
 	"dayone.dev/dayone/rebase/fleet/snapshot"
 	"dayone.dev/dayone/rebase/forecast"
 	"dayone.dev/dayone/rebase/rollout"
@@ -80,11 +81,11 @@ func (d *Directory) Forecast(at time.Time) *Forecast {
 
 // Since says what becomes of the nodes that were installed from an earlier directory.
 func (d *Directory) Since(ctx context.Context, earlier *Directory, at time.Time) (*Forecast, error) {
-	objects, err := d.objects()
+	objects, err := d.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	settings, err := snapshot.Settings(ctx, objects)
+	settings, err := snapshot.Settings(ctx, objects.Dump)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", d.dir, err)
 	}
@@ -128,11 +129,11 @@ func effectOf(foreseen disruption.Foreseen, pool *forecast.Pool, was *Pool) *for
 // Over says what becomes of a cluster, or of a dump of one, with the directory's objects applied. Objects that are no
 // longer in the directory stay in the cluster.
 func (d *Directory) Over(ctx context.Context, s *snapshot.Source, at time.Time, v render.Versions) (*Forecast, error) {
-	objects, err := d.objects()
+	objects, err := d.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	in, err := s.ReadWith(ctx, objects, at, v)
+	in, err := s.ReadWith(ctx, objects.Dump, at, v)
 	if err != nil {
 		return nil, err
 	}
@@ -140,12 +141,14 @@ func (d *Directory) Over(ctx context.Context, s *snapshot.Source, at time.Time, 
 	if err != nil {
 		return nil, err
 	}
+	p.Unknown = append(p.Unknown, objects.Unknown(in)...)
+	p.Hints = objects.Hints(in)
 	return &Forecast{Plan: *p, Install: d.install}, nil
 }
 
 // objects are those of the directory as they would be applied: its files, and the MachineOSConfigs that dayone makes
 // from install-config.yaml. Pools that every cluster has anyway are not among them.
-func (d *Directory) objects() (*snapshot.Dump, error) {
+func (d *Directory) objects(ctx context.Context) (*proposal.Proposal, error) {
 	var names []string
 	for _, sub := range []string{"manifests", "openshift", d.in.Sidecar.Config.LayeringDir} {
 		entries, err := os.ReadDir(filepath.Join(d.dir, sub))
@@ -159,7 +162,7 @@ func (d *Directory) objects() (*snapshot.Dump, error) {
 			}
 		}
 	}
-	out, err := snapshot.ReadFiles(names...)
+	out, err := proposal.Read(ctx, proposal.Options{Files: names, Checked: true})
 	if err != nil {
 		return nil, err
 	}

@@ -114,8 +114,9 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 		return nil, err
 	}
 	for i, e := range explained {
-		pool := Pool{Name: e.Pool, Boots: bootsOfBase, Content: e.Entries, config: result.Configs[i],
-			state: target.Target{Config: e.Config}}
+		pool := Pool{Name: e.Pool, Boots: bootsOfBase, Content: e.Entries,
+			config: resolved(result.Configs[i], base),
+			state:  target.Target{Config: e.Config}}
 		if e.Pool == "master" {
 			pool.Nodes = in.Sidecar.Cluster.ControlPlane
 		}
@@ -129,6 +130,16 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 		p.Pools = append(p.Pools, pool)
 	}
 	return p, nil
+}
+
+// resolved is a config whose base image has a digest, as the bootstrap host gives it one: nodes refuse tags.
+func resolved(config *mcfgv1.MachineConfig, base string) *mcfgv1.MachineConfig {
+	if config.Spec.OSImageURL != base {
+		return config
+	}
+	out := config.DeepCopy()
+	out.Spec.OSImageURL = byDigest(base)
+	return out
 }
 
 const (

@@ -15,6 +15,7 @@ import (
 
 	"dayone.dev/dayone/build/optin"
 	"dayone.dev/dayone/cmd/internal/manager"
+	"dayone.dev/dayone/cmd/internal/verbosity"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
@@ -90,7 +91,7 @@ func (s *settings) fullParts() []part {
 			}},
 			part{add: func(_ context.Context, m ctrlmanager.Manager, _ manager.Options, log *logrus.Entry) error {
 				return disruptioncontroller.SetupWithManager(m, disruptioncontroller.Options{Log: log,
-					Verbosity: manager.Verbosity(log)})
+					Verbosity: verbosity.Of(log)})
 			}})
 	}
 	return list

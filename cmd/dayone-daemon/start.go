@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"dayone.dev/dayone/cmd/internal/verbosity"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/hostjournal"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
@@ -156,7 +157,7 @@ func (o startOptions) runAgent(ctx context.Context, account string, d deploy.Dep
 	agent, err := daemon.New(daemon.Options{Node: o.node, Cluster: api, Wake: api.Wake(ctx), Deployer: d,
 		Pinner:         pinnedimages.Store{Root: "/", Reload: daemon.ReloadCRIO, Log: log},
 		KubeletHealthz: o.kubelet, HostJournal: hostjournal.Journal{},
-		Log: log, RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
+		Log: log, Verbosity: verbosity.Of(log), RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
 		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", d) }})
 	if err != nil {
 		return err

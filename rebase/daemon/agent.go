@@ -8,6 +8,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/installconfig/report"
@@ -50,6 +51,8 @@ type Options struct {
 	HostJournal HostJournal
 	// Log gets what is done; default: nothing.
 	Log *logrus.Entry
+	// Verbosity takes the MachineConfiguration's logLevel whenever the agent looks; default: nobody does.
+	Verbosity func(opv1.LogLevel)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// BootID tells one boot from another; default: the kernel's.
@@ -86,6 +89,7 @@ type edges struct {
 	healthy     func(context.Context) error
 	now         func() time.Time
 	log         *logrus.Entry
+	verbosity   func(opv1.LogLevel)
 	// beyondFirstBoot is what the node's config has of storage that the node does not; idle finds it.
 	beyondFirstBoot []mcfgv1.IrreconcilableChangeDiff
 	// idlePause is when to look again while the API answers and nothing is under way.
@@ -125,6 +129,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = report.NoLog()
 	}
+	if o.Verbosity == nil {
+		o.Verbosity = func(opv1.LogLevel) {}
+	}
 	if o.KubeletInterval == 0 {
 		o.KubeletInterval = kubeletInterval
 	}
@@ -153,7 +160,8 @@ func New(o Options) (*Agent, error) {
 		prefetch:    newPrefetcher(o, m),
 		pins:        newPinning(o),
 		metrics:     m,
-		checkStaged: o.CheckStaged, healthy: o.Healthy, now: o.Now, log: o.Log, idlePause: pollInterval,
+		checkStaged: o.CheckStaged, healthy: o.Healthy, now: o.Now, log: o.Log, verbosity: o.Verbosity,
+		idlePause: pollInterval,
 	}
 	if o.Wake != nil {
 		e.idlePause = wokenInterval

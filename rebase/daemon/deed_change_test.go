@@ -71,6 +71,10 @@ func (g *deeds) change(w *deedWorld) deedChange {
 		w.changes = append(w.changes, "opt out")
 		return deedChange{optOut: true}
 	}
+	if mosc == nil && g.often(2) {
+		w.changes = append(w.changes, "an OS image by tag")
+		return deedChange{files: []client.Object{g.byTag(w)}}
+	}
 	var out deedChange
 	for range 1 + g.IntN(5)/3 {
 		var o client.Object
@@ -232,6 +236,14 @@ func (g *deeds) edited(w *deedWorld, i int) *mcfgv1.MachineConfig {
 		require.NoError(w, err)
 		out.Spec.Config.Raw = raw
 	}
+	return out
+}
+
+// byTag is the cluster's last MachineConfig with an osImageURL that nodes refuse.
+func (g *deeds) byTag(w *deedWorld) *mcfgv1.MachineConfig {
+	out := g.edited(w, deedConfigs-1)
+	out.Spec.OSImageURL = "r.example.com/own/os:9.6"
+	out.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineConfig"))
 	return out
 }
 

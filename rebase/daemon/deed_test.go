@@ -177,7 +177,7 @@ func (w *deedWorld) forecast(files []client.Object) *forecast.Effect {
 	s.Image = preview.ImageOf
 	in, err := s.Read(w.Context(), time.Now())
 	if files != nil {
-		d, readErr := snapshot.ReadFiles()
+		d, readErr := snapshot.NewDump()
 		require.NoError(w, readErr)
 		for _, o := range files {
 			raw, err := json.Marshal(o)

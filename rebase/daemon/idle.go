@@ -27,6 +27,9 @@ func idle(ctx context.Context, e *edges, in observed) (outcome, error) {
 		return outcome{}, err
 	}
 	if !in.away {
+		if _, err := machineConfiguration(ctx, e); err != nil {
+			e.log.WithError(err).Warn("cannot read the MachineConfiguration: the log's level stays")
+		}
 		e.trust.show(ctx, e.record, in.node)
 		prefetch(ctx, e, in)
 		pin(ctx, e, in)

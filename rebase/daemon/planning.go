@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	opv1 "github.com/openshift/api/operator/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"dayone.dev/dayone/manifests"
@@ -187,7 +188,8 @@ func withOwners(ctx context.Context, configs nodeConfigs, have *mcfgv1.MachineCo
 	return out, nil
 }
 
-// bootsNext is the image that the node has to boot for its target; empty: the one that runs will do.
+// bootsNext is the image that the node has to boot for its target; empty: the one that runs will do, or the config's
+// cannot be had.
 func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.MachineConfig,
 	to target.Target) (string, error) {
 	name := to.Image
@@ -201,7 +203,10 @@ func bootsNext(status deploy.Status, from []nodedisk.Current, wanted *mcfgv1.Mac
 		}
 	}
 	image, err := deploy.ParseImage(name)
-	if err != nil {
+	switch {
+	case err != nil && to.Image == "" && name != "":
+		return "", nil // the plan says why it cannot be had
+	case err != nil:
 		return "", fmt.Errorf("read OS image %q for %s: %w: an image is named by its digest", name, wanted.Name, err)
 	}
 	if status.Booted != nil && status.Booted.Runs(image) {
@@ -227,7 +232,7 @@ func runsOneOf(status deploy.Status, from []nodedisk.Current) bool {
 // readPolicies reads the cluster's disruption policies, with the admin's. One that is wrong is left out; the policy
 // controller reports it.
 func readPolicies(ctx context.Context, e *edges) (disruption.Settings, error) {
-	object, err := e.configs.Policies(ctx)
+	object, err := machineConfiguration(ctx, e)
 	if err != nil {
 		return disruption.Settings{}, err
 	}
@@ -236,4 +241,18 @@ func readPolicies(ctx context.Context, e *edges) (disruption.Settings, error) {
 		e.log.WithField("cause", refused).Warn("disruption policy left out")
 	}
 	return s, err
+}
+
+// machineConfiguration reads the object with the admin's settings, nil when there is none. The log follows its level.
+func machineConfiguration(ctx context.Context, e *edges) (*opv1.MachineConfiguration, error) {
+	object, err := e.configs.Policies(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case object == nil:
+		e.verbosity(opv1.Normal)
+	default:
+		e.verbosity(object.Spec.LogLevel)
+	}
+	return object, nil
 }

@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/rebase/daemon"
@@ -177,6 +179,40 @@ func TestAnImpossibleChangeIsTold(t *testing.T) {
 	require.Error(t, f.fails())
 	require.Error(t, f.step())
 	assert.Equal(t, 1, f.reasons()["FailedToReconcile"])
+}
+
+// TestAnOSImageByTagIsRefused has the agent say of an osImageURL what the forecast says.
+func TestAnOSImageByTagIsRefused(t *testing.T) {
+	f := newFixture(t)
+	first := rendered("rendered-tag-1")
+	first.Spec.OSImageURL = image(1)
+	f.join(first, "")
+	second := rendered("rendered-tag-2")
+	second.Spec.OSImageURL = "r.example.com/os:9.6"
+	f.aim(second, "")
+	require.ErrorContains(t, f.fails(), "osImageURL: nodes refuse it")
+	assert.Equal(t, nodestate.StateUnreconcilable, f.record().State)
+	assert.Zero(t, f.m.boots)
+}
+
+// TestLogLevelOfTheCluster has the agent log as much as the MachineConfiguration says, while nothing else happens.
+func TestLogLevelOfTheCluster(t *testing.T) {
+	f := newFixture(t)
+	var wanted opv1.LogLevel
+	f.through(func(o *daemon.Options) { o.Verbosity = func(l opv1.LogLevel) { wanted = l } })
+	f.join(rendered("rendered-level-1"), "")
+	_, err := f.agent.Step(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, opv1.Normal, wanted, "there is no object")
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"managementState": "Managed",
+		"logLevel": "Debug"}}}
+	object.SetAPIVersion("operator.openshift.io/v1")
+	object.SetKind("MachineConfiguration")
+	object.SetName("cluster")
+	f.create(object)
+	_, err = f.agent.Step(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, opv1.Debug, wanted)
 }
 
 func TestADrainThatTakesTooLongIsTold(t *testing.T) {

@@ -36,14 +36,17 @@ func foreseenBuilds() []mcfgv1.MachineOSBuild {
 		b.Status.DigestedImagePushSpec = mcfgv1.ImageDigestFormat(image)
 		return b
 	}
-	return []mcfgv1.MachineOSBuild{build("i1", "1", "g"), build("r#2", "2", "g"), build("r#3", "3", "h")}
+	return []mcfgv1.MachineOSBuild{build(i1, "1", "g"), build("r#2", "2", "g"), build("r#3", "3", "h")}
 }
+
+// i1 is the image that a pool's nodes have.
+const i1 = "r.example.com/os@sha256:1111111111111111111111111111111111111111111111111111111111111111"
 
 func TestForPool(t *testing.T) {
 	lost := errors.New("the API server is away")
 	all := worlds()
 	all["broken"].Spec.Config.Raw = []byte("{")
-	all["pinned"].Spec.OSImageURL = "i1"
+	all["pinned"].Spec.OSImageURL = i1
 	config := func(name string) (*mcfgv1.MachineConfig, error) {
 		if name == "unreachable" {
 			return nil, lost
@@ -67,21 +70,21 @@ func TestForPool(t *testing.T) {
 			level: "Reload", why: "file " + policyJSON + " contents"},
 		{name: "the former config is gone", nodes: []target.Target{at("gone", "")}, goal: at("new", ""), level: "Reboot",
 			why: "rendered config gone is gone"},
-		{name: "gone, and another image", nodes: []target.Target{at("gone", "i1")}, goal: at("new", "i2"), level: "Reboot",
+		{name: "gone, and another image", nodes: []target.Target{at("gone", i1)}, goal: at("new", "i2"), level: "Reboot",
 			change: "content", why: "rendered config gone is gone", stage: true},
-		{name: "an image to come of the same ground", nodes: []target.Target{at("plain", "i1")}, goal: at("policy", "r#2"),
+		{name: "an image to come of the same ground", nodes: []target.Target{at("plain", i1)}, goal: at("policy", "r#2"),
 			level: "Reload", change: "config", why: "file " + policyJSON + " contents", stage: true},
-		{name: "an image to come of another ground", nodes: []target.Target{at("new", "i1")}, goal: at("new", "r#3"),
+		{name: "an image to come of another ground", nodes: []target.Target{at("new", i1)}, goal: at("new", "r#3"),
 			level: "Reboot", change: "content", why: "image", stage: true},
-		{name: "an image to come of which nothing is known", nodes: []target.Target{at("new", "i1")},
+		{name: "an image to come of which nothing is known", nodes: []target.Target{at("new", i1)},
 			goal: at("new", "r#new"), level: "Reboot", change: "content", why: "image", stage: true},
 		{name: "the first image", nodes: []target.Target{at("new", "")}, goal: at("new", "r#2"), level: "Reboot",
 			change: "content", why: "image", stage: true},
-		{name: "the image is the OS image already", nodes: []target.Target{at("pinned", "")}, goal: at("pinned", "i1"),
+		{name: "the image is the OS image already", nodes: []target.Target{at("pinned", "")}, goal: at("pinned", i1),
 			level: "Nothing"},
-		{name: "back to the OS image that is the pool's", nodes: []target.Target{at("pinned", "i1")}, goal: at("pinned", ""),
+		{name: "back to the OS image that is the pool's", nodes: []target.Target{at("pinned", i1)}, goal: at("pinned", ""),
 			level: "Nothing"},
-		{name: "back to the base OS", nodes: []target.Target{at("new", "i1")}, goal: at("new", ""), level: "Reboot",
+		{name: "back to the base OS", nodes: []target.Target{at("new", i1)}, goal: at("new", ""), level: "Reboot",
 			change: "content", why: "image", stage: true},
 		{name: "the target's config is gone", nodes: []target.Target{at("old", "")}, goal: at("gone", ""),
 			fails: "there is no rendered config gone"},

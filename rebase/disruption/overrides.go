@@ -35,8 +35,6 @@ func withoutEffect(spec *opv1.MachineConfigurationSpec) []string {
 	add(spec.BootImageSkewEnforcement.Mode != "", "bootImageSkewEnforcement", "dayone does not look at boot images")
 	add(spec.ManagementState != "" && spec.ManagementState != opv1.Managed, "managementState",
 		"dayone always manages: scale dayone-controller to 0 to stop it, or pause pools")
-	add(spec.LogLevel != "" && spec.LogLevel != opv1.Normal, "logLevel",
-		"set the argument --log-level of the DaemonSet dayone-daemon; operatorLogLevel is for dayone-controller")
 	const noPods = "dayone has no static pods"
 	add(spec.ForceRedeploymentReason != "", "forceRedeploymentReason", noPods)
 	add(spec.FailedRevisionLimit != 0, "failedRevisionLimit", noPods)

@@ -84,7 +84,7 @@ func TestSettingsWithoutEffect(t *testing.T) {
 		}, "spec.bootImageSkewEnforcement"},
 		{"not managed", func(s *opv1.MachineConfigurationSpec) { s.ManagementState = opv1.Unmanaged },
 			"spec.managementState"},
-		{"the nodes' log level", func(s *opv1.MachineConfigurationSpec) { s.LogLevel = opv1.Debug }, "spec.logLevel"},
+		{"the nodes' log level, too", func(s *opv1.MachineConfigurationSpec) { s.LogLevel = opv1.Debug }, ""},
 		{"redeployment", func(s *opv1.MachineConfigurationSpec) { s.ForceRedeploymentReason = "now" },
 			"spec.forceRedeploymentReason"},
 		{"failed revisions", func(s *opv1.MachineConfigurationSpec) { s.FailedRevisionLimit = 1 },

@@ -11,6 +11,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/deploy"
 )
 
 // ImageChange says how a layered node's image changes.
@@ -37,9 +38,10 @@ type Input struct {
 	Policies Policies
 	// Mirrors says which changes of registries.conf need no drain.
 	Mirrors MirrorPolicy
-	// Actor is whose rules hold. Reverts: the node had an image of its own and is to have none.
-	Actor   Actor
-	Reverts bool
+	// Actor is whose rules hold. Plain: the node is to have no image of its own, so that it boots its config's osImageURL.
+	// Reverts: it had one.
+	Actor          Actor
+	Plain, Reverts bool
 }
 
 // Level is how much a plan disturbs, from least to most. Its number is the exit code of the plan commands.
@@ -136,6 +138,7 @@ func Effect(in Input) (Plan, error) {
 	e.passwd()
 	e.storage()
 	e.os()
+	e.bootable()
 	return e.plan(), nil
 }
 
@@ -347,6 +350,18 @@ func (e *effect) os() {
 		c := Change{Kind: kindImage, Name: "image", What: "changed"}
 		c.reboot("its base, its Containerfile or its extensions differ")
 		e.changes = append(e.changes, c)
+	}
+}
+
+// bootable says that a node refuses the osImageURL that it is to boot next: by a tag each node could get another image.
+func (e *effect) bootable() {
+	is := e.after.spec.OSImageURL
+	if !e.Plain || is == "" || is == e.before.spec.OSImageURL && !e.Reverts {
+		return
+	}
+	if _, err := deploy.ParseImage(is); err != nil {
+		e.impossible = append(e.impossible, fmt.Sprintf("osImageURL: nodes refuse it, because it must give all of them the "+
+			"same image: %v", err))
 	}
 }
 

@@ -24,10 +24,14 @@ const maxNamed = 5
 func writeStatus(ctx context.Context, w *writer, d *decision) (time.Duration, error) {
 	changed := d.Object.DeepCopy()
 	changed.Status = status(d, w.now())
+	var err error
+	if changed.Status.OSImageStream, err = runningStream(ctx, w.client, changed.Status); err != nil {
+		return 0, fmt.Errorf("find OS image stream of pool %s: %w", d.Object.Name, err)
+	}
 	if equality.Semantic.DeepEqual(d.Object.Status, changed.Status) {
 		return 0, nil
 	}
-	err := w.client.Status().Patch(ctx, changed,
+	err = w.client.Status().Patch(ctx, changed,
 		client.MergeFromWithOptions(d.Object, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		return gather, nil

@@ -188,6 +188,27 @@ func TestPlanOfADirectoryOverACluster(t *testing.T) {
 	assert.True(t, p.Pools[at].Effect.Remade, "the nodes' first image")
 }
 
+// TestPlanOfADirectoryNamesWhatItDoesNotForecast has objects in the directory that no forecast covers, and one that
+// reaches no node.
+func TestPlanOfADirectoryNamesWhatItDoesNotForecast(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	dump := writeDump(t, effectWorld(t))
+	dir := installDir(t,
+		"openshift/60-pins.yaml: =>apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: "+
+			"{name: apps}\nspec: {pinnedImages: [{name: r.example.com/a@sha256:"+strings.Repeat("a", 64)+"}]}\n",
+		"openshift/61-nobody.yaml: =>"+strings.NewReplacer("50-app", "61-nobody", "role: worker", "role: wroker").
+			Replace(appConfig))
+	code, out, errs := dayone(t, "plan", "--dir", dir, "--from", dump, "--exit-code")
+	require.Equal(t, int(cli.ExitIncomplete), code, "%s%s", out, errs)
+	assert.Regexp(t, `not known: PinnedImageSet apps \(.*openshift/60-pins.yaml:1:1\) is not forecast`, out)
+	assert.Regexp(t, `no effect: MachineConfig 61-nobody \(.*openshift/61-nobody.yaml.*no pool's machineConfigSelector`,
+		out)
+	_, out, _ = dayone(t, "plan", "--dir", dir, "--from", dump, "-o", "json")
+	p := conforms(t, out)
+	assert.Len(t, p.Unknown, 1, "%v", p.Unknown)
+	assert.NotEmpty(t, p.Hints)
+}
+
 func TestPlansOfWrongInput(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	good := installDir(t)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/bombsimon/logrusr/v4"
 	"github.com/go-logr/logr"
-	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/sirupsen/logrus"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,22 +27,6 @@ func NewLog(w io.Writer, name string, o Options) (*logrus.Entry, error) {
 		l.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, DisableColors: true})
 	}
 	return l.WithField("program", name), nil
-}
-
-// Verbosity gives a function that lets log say as much as the level of an operator's object wants; Normal is what log
-// says when Verbosity is called, and nothing makes it say less.
-func Verbosity(log *logrus.Entry) func(opv1.LogLevel) {
-	normal := log.Logger.GetLevel()
-	return func(wanted opv1.LogLevel) {
-		level := normal
-		switch wanted {
-		case opv1.Debug:
-			level = max(level, logrus.DebugLevel)
-		case opv1.Trace, opv1.TraceAll:
-			level = max(level, logrus.TraceLevel)
-		}
-		log.Logger.SetLevel(level)
-	}
 }
 
 // logrOf lets the Kubernetes libraries, which speak logr, write to log. Their V(0) is info, V(1) debug, V(2) and above

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"testing"
 	"time"
 
-	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -70,27 +68,4 @@ func TestDebugLevelShowsTheLibrariesDetails(t *testing.T) {
 	require.NoError(t, err)
 	logrOf(log).V(1).Info("a detail")
 	assert.Contains(t, out.String(), "level=debug msg=\"a detail\"")
-}
-
-func TestVerbosityOfAnOperatorsObject(t *testing.T) {
-	for _, c := range []struct {
-		name, flag string
-		wanted     opv1.LogLevel
-		level      logrus.Level
-	}{
-		{"nothing wanted", "info", "", logrus.InfoLevel},
-		{"more than the flag", "info", opv1.Debug, logrus.DebugLevel},
-		{"all", "warning", opv1.TraceAll, logrus.TraceLevel},
-		{"less than the flag", "trace", opv1.Debug, logrus.TraceLevel},
-		{"normal is what the flag says", "error", opv1.Normal, logrus.ErrorLevel},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			log, err := NewLog(io.Discard, "dayone-test", Options{LogLevel: c.flag})
-			require.NoError(t, err)
-			set := Verbosity(log)
-			set(opv1.TraceAll)
-			set(c.wanted)
-			assert.Equal(t, c.level, log.Logger.GetLevel())
-		})
-	}
 }

@@ -31,6 +31,9 @@ type Options struct {
 	Remove []string
 	// Stdin is read for the file of that name. Default: there is none.
 	Stdin io.Reader
+	// Checked: the files were checked before, as those of an install directory are. What is still found in them is a
+	// hint.
+	Checked bool
 }
 
 // Empty tells that nothing is asked for.
@@ -52,9 +55,11 @@ func Read(ctx context.Context, o Options) (*Proposal, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := validation.New()
-	if err != nil {
-		return nil, err
+	var api *validation.Validator
+	if !o.Checked {
+		if api, err = validation.New(); err != nil {
+			return nil, err
+		}
 	}
 	known, err := knownKinds()
 	if err != nil {
@@ -75,13 +80,13 @@ func Read(ctx context.Context, o Options) (*Proposal, error) {
 		p.objects = append(p.objects, r.objects...)
 	}
 	p.twice(&bad)
-	if err := bad.Err(); err != nil {
+	if err := bad.Err(); err != nil && !o.Checked {
 		return nil, err
 	}
-	for _, f := range bad.Warnings() {
+	for _, f := range bad.Findings {
 		p.hints = append(p.hints, f.Error())
 	}
-	if len(o.Files) > 0 && len(p.objects) == 0 {
+	if len(o.Files) > 0 && len(p.objects) == 0 && !o.Checked {
 		return nil, errors.New("read files: there is no object in them")
 	}
 	for i := range p.objects {
@@ -174,7 +179,7 @@ func bounded(r io.Reader) ([]byte, error) {
 	return raw, err
 }
 
-// reader takes the objects out of a file.
+// reader takes the objects out of a file. Without api it compares them with nothing.
 type reader struct {
 	kinds   *kinds
 	api     *validation.Validator
@@ -230,7 +235,7 @@ func (r *reader) object(ctx context.Context, o object) error {
 	o.namespace, _ = metadata["namespace"].(string)
 	t, known := r.kinds.types[o.kind]
 	before := len(r.bad.Findings)
-	if known {
+	if known && r.api != nil {
 		if err := o.check(ctx, t, r.api, &r.bad); err != nil {
 			return err
 		}

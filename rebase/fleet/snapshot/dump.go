@@ -138,20 +138,6 @@ func (d *Dump) gone(list client.ObjectList) (map[string]bool, error) {
 	return d.removed[gvk.GroupKind()], nil
 }
 
-// ReadFiles reads files of objects.
-func ReadFiles(files ...string) (*Dump, error) {
-	d, err := NewDump()
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		if err := d.readFile(file); err != nil {
-			return nil, err
-		}
-	}
-	return d, nil
-}
-
 // Extensions are those of files with objects.
 func Extensions() []string { return []string{".yaml", ".yml", ".json"} }
 
