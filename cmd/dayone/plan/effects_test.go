@@ -94,6 +94,8 @@ func TestPlanOfFiles(t *testing.T) {
 			`, annotations: {dayone.dev/mirror-policy: "ImageDigestMirrorSet=None"}`), 2, []string{"Reload for 2 nodes"}},
 		{"what cannot be applied", strings.Replace(changed, "storage: {", `storage: {disks: [{device: /dev/sdb}], `, 1), 5,
 			[]string{"Impossible", "install the node anew"}},
+		{"an OS image by tag", strings.Replace(appConfig, "spec: {", "spec: {osImageURL: r.example.com/os:9.6, ", 1), 5,
+			[]string{"Impossible for 2 nodes", "osImageURL: nodes refuse it", "write host/path@sha256:…"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, out, errs := dayone(t, "cluster", "plan", "--from", dir, "-f", write(t, "new.yaml", c.file), "--exit-code")
