@@ -30,7 +30,8 @@ type Pool struct {
 	HaltAfter int
 	// Windows are the times at which nodes may start; none means always.
 	Windows Windows
-	// Prefetch is how many nodes may prefetch the image at the same time; 0 means defaultPrefetch, less means none.
+	// Prefetch is how many nodes may prefetch the image at the same time; 0 means a fifth of
+	// MaxUnavailable, and at least 5; less means none.
 	Prefetch int
 	// Waves bound how many nodes get the target before those that have it are seen to be healthy; none means all at once.
 	Waves Waves

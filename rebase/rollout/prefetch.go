@@ -5,9 +5,14 @@ import (
 	"slices"
 )
 
-// defaultPrefetch is how many nodes of a pool may prefetch their next image at the same time: as many as a small
-// registry serves beside the nodes that are updating.
-const defaultPrefetch = 5
+const (
+	// leastPrefetch is how many nodes of a pool may prefetch their next image at the same time by default: as many as a
+	// small registry serves beside the nodes that are updating.
+	leastPrefetch = 5
+	// prefetchShare of maxUnavailable may do so in large pools: with fewer, most nodes of a batch come to their turn
+	// without the image and pull it when they are drained already (docs/operators/registry-scale.md).
+	prefetchShare = 5
+)
 
 // PrefetchChange is what waiting nodes should do before their turn.
 type PrefetchChange struct {
@@ -21,7 +26,7 @@ type PrefetchChange struct {
 // that do not move fetch nothing.
 func (p Pool) Prefetches(nodes []Node, plan Plan) PrefetchChange {
 	var out PrefetchChange
-	limit := cmp.Or(p.Prefetch, defaultPrefetch)
+	limit := cmp.Or(p.Prefetch, max(leastPrefetch, plan.MaxUnavailable/prefetchShare))
 	moves := plan.Stopped == "" && p.Target.Image != "" && limit > 0
 	waiting := make([]Node, 0, len(nodes))
 	position := make(map[string]int, len(nodes))

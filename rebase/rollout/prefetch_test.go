@@ -67,3 +67,23 @@ func TestPrefetches(t *testing.T) {
 		})
 	}
 }
+
+// Of a large pool more nodes prefetch at a time, or most of a batch would pull when they are drained.
+func TestPrefetchesOfALargePool(t *testing.T) {
+	target := target.Target{Config: newOne.Config, Image: "r.example.com/os/worker@sha256:" + fmt.Sprintf("%064d", 7)}
+	for _, c := range []struct {
+		name         string
+		nodes, fetch int
+	}{{"small", 100, 5}, {"large", 1000, 20}} {
+		t.Run(c.name, func(t *testing.T) {
+			pool := rollout.Pool{Name: "p", Target: target, MaxUnavailable: limit("10%")}
+			var ns []rollout.Node
+			for i := range c.nodes {
+				ns = append(ns, at(fmt.Sprintf("n%04d", i), oldOne))
+			}
+			plan, err := rollout.Make(pool, ns, now)
+			require.NoError(t, err)
+			assert.Len(t, pool.Prefetches(ns, plan).Fetch, c.fetch)
+		})
+	}
+}
