@@ -1,5 +1,5 @@
-// Package failurecontroller watches the builds beside a running Machine Config Operator (MCO), its own or dayone's, says
-// why one failed, keeps its log beyond its pod's life, and asks MCO for another attempt where that may help.
+// Package failurecontroller watches the builds beside a running Machine Config Operator (MCO), its own or dayone's, and
+// says why one failed. It keeps its log beyond its pod's life, and asks MCO for another attempt where that may help.
 //
 //	MachineOSBuilds, Jobs, pods, logs -> mcobuild.Explain -> ConfigMap dayone-build-NAME, event, metrics, rebuild request
 //

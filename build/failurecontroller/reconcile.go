@@ -126,7 +126,8 @@ func (r *reconciler) build(ctx context.Context, w *world, b *mcfgv1.MachineOSBui
 	if state.Terminal() && state != machineosbuild.Failed && old.Build == "" && len(seen) == 0 {
 		return 0, nil // it ended before anybody looked, and there is nothing to say
 	}
-	late := state == machineosbuild.Failed && len(seen) == 0 && w.jobs[r.from.job(b.Name)] != nil && old.UID != string(b.UID)
+	late := state == machineosbuild.Failed && len(seen) == 0 && old.UID != string(b.UID) &&
+		w.jobs[r.from.job(b.Name)] != nil
 	if (late || reading(seen)) && state.Terminal() && r.o.Now().Sub(endOf(b, r.o.Now())) < r.o.LogWait {
 		return time.Second, nil // a pod or the rest of its log is on its way
 	}

@@ -120,7 +120,8 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Own {
 		from = ofDayone()
 	}
-	r := &reconciler{o: o, from: from, cached: mgr.GetClient(), metrics: m, events: mgr.GetEventRecorder("dayone-controller"),
+	r := &reconciler{o: o, from: from, cached: mgr.GetClient(), metrics: m,
+		events:  mgr.GetEventRecorder("dayone-controller"),
 		records: records{live: mgr.GetAPIReader(), to: mgr.GetClient(), namespace: o.Namespace}}
 	r.logs = newCollector(ctx, from, open, send)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.orphans(ctx, send) })); err != nil {

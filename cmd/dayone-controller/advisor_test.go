@@ -113,7 +113,8 @@ func newAdvisedWorld(t *testing.T) *advisedWorld {
 	}
 	w := &advisedWorld{T: t, env: kubetest.Start(t, kubetest.Options{})}
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}})
-	objects, err := cluster.Objects(cluster.Options{Mode: cluster.Advisor, Images: cluster.Images{Controller: "r.test/c:1"}})
+	images := cluster.Images{Controller: "r.test/c:1"}
+	objects, err := cluster.Objects(cluster.Options{Mode: cluster.Advisor, Images: images})
 	require.NoError(t, err)
 	w.env.InstallRightsOf(t, objects)
 	role := map[string]string{"node-role.kubernetes.io/worker": ""}

@@ -161,8 +161,8 @@ func builderState(ctx context.Context, c client.Reader) (Program, error) {
 	return p, nil
 }
 
-// poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Beside a Machine Config
-// Operator the object alone opts its pool in, and the image is all that it says.
+// poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Beside a Machine
+// Config Operator the object alone opts its pool in, and the image is all that it says.
 func poolState(c *mcfgv1.MachineOSConfig, mode cluster.Mode) Pool {
 	p := Pool{Pool: c.Spec.MachineConfigPool.Name, Image: string(c.Status.CurrentImagePullSpec), State: "Unknown"}
 	if c.Status.MachineOSBuild != nil {

@@ -10,7 +10,7 @@ import (
 
 // first is the pool master where its nodes go before this pool's: the arbiter goes last, as under MCO. nil: there is no
 // such pool, it is paused, or this pool is not arbiter.
-func (l *PoolView) first(c *Cluster) *PoolView {
+func first(l *PoolView, c *Cluster) *PoolView {
 	if l.Object.Name != arbiterPool {
 		return nil
 	}
@@ -22,17 +22,17 @@ func (l *PoolView) first(c *Cluster) *PoolView {
 }
 
 // toGo tells that a node is one of the pool's and was not sent to the pool's target yet.
-func (l *PoolView) toGo(n *Node) bool {
+func toGo(l *PoolView, n *Node) bool {
 	return l.Objects[n.Name] != nil && n.Record.DesiredConfig != "" && n.Record.Desired() != l.Pool.Target
 }
 
 // besideArbiter applies what MCO's node controller does where the control plane has an arbiter: of masters and arbiter
 // one node goes at a time, the arbiter last. Source: MCO, pkg/controller/node, syncMachineConfigPool and updatePools.
-func (l *PoolView) besideArbiter(c *Cluster, placement *Placement) {
+func besideArbiter(l *PoolView, c *Cluster, placement *Placement) {
 	switch l.Object.Name {
 	case masterPool:
-		if l.topology() == configv1.HighlyAvailableArbiterMode {
-			l.awaitArbiter(c, placement)
+		if topology(l) == configv1.HighlyAvailableArbiterMode {
+			awaitArbiter(l, c, placement)
 		}
 	case arbiterPool:
 		if why := whyArbiterWaits(c.View(masterPool)); why != "" {
@@ -43,7 +43,7 @@ func (l *PoolView) besideArbiter(c *Cluster, placement *Placement) {
 }
 
 // topology is the control plane's, as MCO writes it upon its nodes; empty: it has not.
-func (l *PoolView) topology() configv1.TopologyMode {
+func topology(l *PoolView) configv1.TopologyMode {
 	for _, n := range l.Objects {
 		if said := n.Annotations[manifests.AnnotationControlPlaneTopology]; said != "" {
 			return configv1.TopologyMode(said)
@@ -53,7 +53,7 @@ func (l *PoolView) topology() configv1.TopologyMode {
 }
 
 // awaitArbiter notes which nodes of the pool arbiter are away: no master goes meanwhile.
-func (l *PoolView) awaitArbiter(c *Cluster, placement *Placement) {
+func awaitArbiter(l *PoolView, c *Cluster, placement *Placement) {
 	there := false
 	for i := range c.Pools {
 		there = there || c.Pools[i].Name == arbiterPool
@@ -80,7 +80,7 @@ func whyArbiterWaits(masters *PoolView) string {
 	if masters == nil {
 		return "MCO updates pool arbiter after pool master, and there is no pool master"
 	}
-	if is := masters.topology(); is != "" && is != configv1.HighlyAvailableArbiterMode {
+	if is := topology(masters); is != "" && is != configv1.HighlyAvailableArbiterMode {
 		return fmt.Sprintf("MCO updates pool arbiter only where the control plane's topology is %s, and here it is %s",
 			configv1.HighlyAvailableArbiterMode, is)
 	}

@@ -122,14 +122,14 @@ func (l *PoolView) quorum(c *Cluster) {
 	if !l.Pool.ControlPlane {
 		return
 	}
-	masters := l.first(c)
+	masters := first(l, c)
 	l.Quorum = map[string]*corev1.Node{}
 	for _, n := range c.Nodes {
 		if l.Objects[n.Name] != nil || !ControlPlane(n) {
 			continue
 		}
 		l.Quorum[n.Name] = n
-		if node := c.Memory.read(n).node; node.away() || masters != nil && masters.toGo(&node) {
+		if node := c.Memory.read(n).node; node.away() || masters != nil && toGo(masters, &node) {
 			l.Pool.Elsewhere++
 		}
 	}

@@ -26,7 +26,7 @@ func (l *PoolView) underMCO(c *Cluster, placement *Placement) {
 	if mosc := c.machineOSConfig(l.Object.Name); mosc != nil {
 		l.layeredUnderMCO(c, mosc)
 	}
-	l.besideArbiter(c, placement)
+	besideArbiter(l, c, placement)
 }
 
 // layeredUnderMCO finds the image of a pool that is opted in.

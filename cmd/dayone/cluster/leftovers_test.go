@@ -110,8 +110,8 @@ func made(t *testing.T, e *kubetest.Env) {
 		client.RawPatch("application/merge-patch+json", raw), client.FieldOwner(cluster.Daemon)))
 }
 
-// noted: an older version that is installed over this one removes what is noted and not its own. The Deployment that the
-// opt-in controller makes must be among it, or it would stay without its account.
+// noted: an older version that is installed over this one removes what is noted and not its own. The Deployment that
+// the opt-in controller makes must be among it, or it would stay without its account.
 func noted(t *testing.T, e *kubetest.Env) {
 	t.Helper()
 	var inventory corev1.ConfigMap

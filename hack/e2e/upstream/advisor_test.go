@@ -52,8 +52,8 @@ type advised struct {
 	compared int
 }
 
-// TestAdvisor lets the real controllers roll out and build while dayone looks on: each forecast says which nodes go next
-// before they go, and how many are where; a build that failed is asked for again by MCO's annotation, and counted.
+// TestAdvisor lets the real controllers roll out and build while dayone looks on: each forecast says which nodes go
+// next before they go, and how many are where; a build that failed is asked for again by MCO's annotation, and counted.
 func TestAdvisor(t *testing.T) {
 	m := run.mco(t)
 	if testing.Short() {
@@ -61,8 +61,8 @@ func TestAdvisor(t *testing.T) {
 	}
 	w := newAdvised(t, m)
 	run.record(t, func() string {
-		return fmt.Sprintf("%d choices of nodes foreseen, counts equal, a failed build retried; %d writes, none of MCO's but "+
-			"the request of a rebuild", w.compared, w.written())
+		return fmt.Sprintf("%d choices of nodes foreseen, counts equal, a failed build retried; %d writes, none of MCO's "+
+			"but the request of a rebuild", w.compared, w.written())
 	})
 	w.paused()
 	w.goesOn("worker", []string{"worker-1"})
@@ -78,19 +78,27 @@ func TestAdvisor(t *testing.T) {
 
 func newAdvised(t *testing.T, m mco) *advised {
 	t.Helper()
-	b := m.operator(t, arrangement{name: "none", platform: configv1.PlatformStatus{Type: configv1.NonePlatformType}})
+	w := newAdvisedOn(t, m, arrangement{name: "none", platform: configv1.PlatformStatus{Type: configv1.NonePlatformType}})
+	w.trustRegistry()
+	w.fleet()
+	w.log = w.startAs(w.account(mcoBuilder), m, "machine-os-builder", "--metrics-listen-address",
+		fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)))
+	w.advise()
+	return w
+}
+
+// newAdvisedOn is a cluster without nodes, in which machine-config-controller runs.
+func newAdvisedOn(t *testing.T, m mco, a arrangement) *advised {
+	t.Helper()
+	b := m.operator(t, a)
 	w := &advised{beside: &beside{world: newWorldWith(t, kubetest.Options{ControllerManager: true}),
 		registry: registrytest.Start(t)}, logs: &logServer{text: map[string]string{}}}
 	w.installAdvisor()
 	w.post(b)
-	w.trustRegistry()
-	metrics := func() string { return fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)) }
+	w.kubelets()
 	w.start(m, "machine-config-controller", "--templates", filepath.Join(string(m), "templates"),
-		"--payload-version", release, "--metrics-listen-address", metrics(), "--kubeconfig", w.kubeconfig,
-		"--streams-cache", t.TempDir())
-	w.nodes()
-	w.log = w.startAs(w.account(mcoBuilder), m, "machine-os-builder", "--metrics-listen-address", metrics())
-	w.advise()
+		"--payload-version", release, "--metrics-listen-address", fmt.Sprintf("127.0.0.1:%d", phasetest.FreePort(t)),
+		"--kubeconfig", w.kubeconfig, "--streams-cache", t.TempDir())
 	return w
 }
 
@@ -114,47 +122,58 @@ func (w *advised) installAdvisor() {
 // zones of the workers: MCO goes zone by zone, in a zone by age, and takes those without a zone last.
 var zones = []string{"b", "a", "", "a", "a"}
 
-// nodes make three masters, on the first of which MCO's operator runs, and five workers, the last of which is cordoned.
-func (w *advised) nodes() {
+// fleet makes three masters, on the first of which MCO's operator runs, and five workers, the last of which is
+// cordoned.
+func (w *advised) fleet() {
 	w.t.Helper()
-	var names []string
-	make := func(pool string, i int, change func(*corev1.Node)) {
-		config := w.eventualConfig(pool)
+	w.joins("master", 3, nil)
+	w.joins("worker", len(zones), func(i int, n *corev1.Node) {
+		if zones[i] != "" {
+			n.Labels[corev1.LabelTopologyZone] = zones[i]
+		}
+		n.Spec.Unschedulable = i == len(zones)-1
+	})
+	w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "operator",
+		Labels: map[string]string{"k8s-app": "machine-config-operator"}}, Spec: corev1.PodSpec{NodeName: "master-0",
+		Containers: []corev1.Container{{Name: "c", Image: "example.com/c"}}}})
+	w.patchPool("worker", func(p *mcfgv1.MachineConfigPool) { p.Spec.MaxUnavailable = new(intstr.FromInt32(2)) })
+}
+
+// joins makes nodes that have their pool's config, one after the other, and waits until MCO counts them.
+func (w *advised) joins(pool string, count int, change func(int, *corev1.Node)) {
+	w.t.Helper()
+	config := w.eventualConfig(pool)
+	for i := range count {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", pool, i),
 			Labels: map[string]string{"node-role.kubernetes.io/" + pool: ""}, Annotations: map[string]string{
 				manifests.AnnotationCurrentConfig: config, manifests.AnnotationDesiredConfig: config,
 				manifests.AnnotationState: manifests.StateDone}}}
 		if change != nil {
-			change(n)
+			change(i, n)
 		}
 		w.create(n)
-		names = append(names, n.Name)
+		w.eventually("node "+n.Name+" is ready", func(ctx context.Context) error { return w.beat(ctx, n.Name) })
 		time.Sleep(1100 * time.Millisecond) // the API keeps whole seconds, and the oldest goes first
 	}
-	for i := range 3 {
-		make("master", i, nil)
-	}
-	for i, zone := range zones {
-		make("worker", i, func(n *corev1.Node) {
-			if zone != "" {
-				n.Labels[corev1.LabelTopologyZone] = zone
-			}
-			n.Spec.Unschedulable = i == len(zones)-1
-		})
-	}
-	w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "operator",
-		Labels: map[string]string{"k8s-app": "machine-config-operator"}}, Spec: corev1.PodSpec{NodeName: "master-0",
-		Containers: []corev1.Container{{Name: "c", Image: "example.com/c"}}}})
+	w.eventually("MCO counts the nodes of pool "+pool, func(context.Context) error {
+		if has := w.pool(pool).Status.MachineCount; int(has) != count {
+			return fmt.Errorf("it counts %d", has)
+		}
+		return nil
+	})
+}
+
+// kubelets keep the nodes ready and do a kubelet's part of MCO's build pods until the test ends.
+func (w *advised) kubelets() {
 	server := httptest.NewTLSServer(w.logs)
 	w.t.Cleanup(server.Close)
 	w.logs.address = server.Listener.Addr().String()
-	for _, name := range names {
-		w.eventually("node "+name+" is ready", func(ctx context.Context) error { return w.beat(ctx, name) })
-	}
 	go func() {
 		for w.t.Context().Err() == nil {
-			for _, name := range names {
-				_ = w.beat(w.t.Context(), name) // the next round tries again
+			var nodes corev1.NodeList
+			_ = w.env.Client.List(w.t.Context(), &nodes) // the next round tries again
+			for i := range nodes.Items {
+				_ = w.beat(w.t.Context(), nodes.Items[i].Name)
 			}
 			for range 25 { // a beat each five seconds
 				w.endBuilds(w.t.Context())
@@ -162,16 +181,6 @@ func (w *advised) nodes() {
 			}
 		}
 	}()
-	w.eventually("pools are counted", func(ctx context.Context) error {
-		for pool, want := range map[string]int32{"master": 3, "worker": 5} {
-			p := &mcfgv1.MachineConfigPool{}
-			if err := w.env.Client.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil || p.Status.MachineCount != want {
-				return fmt.Errorf("pool %s has %d nodes: %w", pool, p.Status.MachineCount, err)
-			}
-		}
-		return nil
-	})
-	w.patchPool("worker", func(p *mcfgv1.MachineConfigPool) { p.Spec.MaxUnavailable = new(intstr.FromInt32(2)) })
 }
 
 // beat says that a node is ready, and where its kubelet answers.
@@ -460,19 +469,25 @@ func (w *advised) rollsOutAsForeseen(pool string) {
 // masters roll out one by one; the one on which MCO's operator runs goes last.
 func (w *advised) masters() {
 	w.t.Helper()
-	was := w.eventualConfig("master")
-	config := w.motd("masters")
-	config.Name, config.Labels[manifests.LabelRole] = "99-motd-master", "master"
 	w.patchPool("master", func(p *mcfgv1.MachineConfigPool) { p.Spec.Paused = true })
+	w.renders("master", "masters")
+	w.goesOn("master", []string{"master-1"})
+	w.rollsOutAsForeseen("master")
+}
+
+// renders waits until the pool has another config, with a file that is new.
+func (w *advised) renders(pool, text string) {
+	w.t.Helper()
+	was := w.eventualConfig(pool)
+	config := w.motd(text)
+	config.Name, config.Labels[manifests.LabelRole] = "99-motd-"+pool+"-"+text, pool
 	w.create(config)
-	w.eventually("pool master is rendered", func(context.Context) error {
-		if is := w.pool("master").Spec.Configuration.Name; is == was {
+	w.eventually("pool "+pool+" is rendered", func(context.Context) error {
+		if is := w.pool(pool).Spec.Configuration.Name; is == was {
 			return fmt.Errorf("it has %s", is)
 		}
 		return nil
 	})
-	w.goesOn("master", []string{"master-1"})
-	w.rollsOutAsForeseen("master")
 }
 
 // written counts what the advisor has changed in the cluster.

@@ -63,8 +63,9 @@ func (s *logServer) placeIn(n *corev1.Node) {
 }
 
 // offline is what MCO's build script prints when a mirror does not answer in the middle of the user's RUN.
-const offline = "+ buildah bud --log-level=DEBUG\n[3/3] STEP 1/2: FROM configs AS final\n[3/3] STEP 2/2: RUN dnf install x\n" +
-	"Could not resolve host: mirror.test\nError: building at STEP \"RUN dnf install x\": while running runtime: exit status 1\n"
+const offline = "+ buildah bud --log-level=DEBUG\n[3/3] STEP 1/2: FROM configs AS final\n" +
+	"[3/3] STEP 2/2: RUN dnf install x\nCould not resolve host: mirror.test\n" +
+	"Error: building at STEP \"RUN dnf install x\": while running runtime: exit status 1\n"
 
 // printed is what builds print now; empty: they succeed.
 func (w *advised) printed(lines string) {
