@@ -156,6 +156,7 @@ func TestAnyLayered(t *testing.T) {
 		delete(n.Annotations, manifests.AnnotationCurrentImage)
 	}
 	assert.False(t, c.View("worker").AnyLayered())
-	c.Nodes[1].Annotations[manifests.AnnotationCurrentImage] = string(worldImage)
+	c = fleetOf(2)
+	delete(c.Nodes[0].Annotations, manifests.AnnotationCurrentImage)
 	assert.True(t, c.View("worker").AnyLayered())
 }
