@@ -60,6 +60,15 @@ func TestFindings(t *testing.T) {
 		{name: "a FeatureGate of another release", change: func(s *manifests.Set) {
 			s.FeatureGates[0].Object.Status.FeatureGates[0].Version = "0.9.0"
 		}, rule: "featuregate-version", says: `the payload version "1.0.0" is not listed`},
+		{name: "a ControllerConfig of another release", change: func(s *manifests.Set) {
+			s.ControllerConfigs[0].Object.Annotations[manifests.AnnotationGeneratedByVersion] = "v0"
+		}, rule: "version-skew", says: `the ControllerConfig was made by version "v0", this is "v1"`},
+		{name: "a ControllerConfig of nobody", change: func(s *manifests.Set) {
+			delete(s.ControllerConfigs[0].Object.Annotations, manifests.AnnotationGeneratedByVersion)
+		}, rule: "version-skew", says: "the ControllerConfig does not say which version made it"},
+		{name: "a tag beside the digest", change: func(s *manifests.Set) {
+			annotated(s, "quay.io/a/b:1@sha256:"+strings.Repeat("1", 64))
+		}, rule: "pre-built-image-tag", says: "has a tag and a digest"},
 		{name: "kernel-devel for another kernel", more: machineConfig("60-b", "master",
 			"spec: {kernelType: realtime, extensions: [kernel-devel]}\n"),
 			rule: "extension", says: "kernel-devel does not go with kernel type realtime"},
@@ -121,6 +130,7 @@ func TestOrderOfComponents(t *testing.T) {
 	require.NotNil(t, result, found)
 	assert.Contains(t, string(result.Config("infra").Spec.Config.Raw), "data:,own")
 	assert.Contains(t, string(result.Config("worker").Spec.Config.Raw), "data:,b")
+	assert.NotContains(t, result.Config("worker").Annotations, manifests.AnnotationPostConfigActions, "nobody has a rule")
 }
 
 // A pool whose image MCO has taken over needs no image of before; one that only says so in another way does.
@@ -172,6 +182,34 @@ func TestComparePaths(t *testing.T) {
 	}
 	assert.Equal(t, []string{"baseOSExtensionsContainerImage", "config.kernelArguments",
 		"config.systemd.units[u.service].dropins[a.conf]", "extensions", "fips"}, paths)
+
+	config := func(rest string) mcfgv1.MachineConfigSpec {
+		return specOf("a", `{"ignition":{"version":"3.5.0"},`+rest+`}`)
+	}
+	for _, c := range []struct{ name, was, is, path string }{
+		{"directory", `"storage":{}`, `"storage":{"directories":[{"path":"/d"}]}`, "config.storage.directories[/d]"},
+		{"link", `"storage":{}`, `"storage":{"links":[{"path":"/l","target":"/t"}]}`, "config.storage.links[/l]"},
+		{"group", `"passwd":{}`, `"passwd":{"groups":[{"name":"g"}]}`, "config.passwd.groups"},
+		{"overwrite", `"storage":{"files":[{"path":"/f","contents":{"source":"data:,"}}]}`,
+			`"storage":{"files":[{"path":"/f","contents":{"source":"data:,"},"overwrite":true}]}`,
+			"config.storage.files[/f].overwrite"},
+		{"owner", `"storage":{"files":[{"path":"/f"}]}`, `"storage":{"files":[{"path":"/f","user":{"id":7}}]}`,
+			"config.storage.files[/f].user"},
+		{"group of a file", `"storage":{"files":[{"path":"/f"}]}`, `"storage":{"files":[{"path":"/f","group":{"id":7}}]}`,
+			"config.storage.files[/f].group"},
+		{"mask", `"systemd":{"units":[{"name":"u.service"}]}`, `"systemd":{"units":[{"name":"u.service","mask":true}]}`,
+			"config.systemd.units[u.service].mask"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			changes, err := render.Compare(config(c.was), config(c.is))
+			require.NoError(t, err)
+			var paths []string
+			for _, change := range changes {
+				paths = append(paths, change.Path)
+			}
+			assert.Contains(t, paths, c.path)
+		})
+	}
 
 	pool := func(config string) *mcfgv1.MachineConfigPool {
 		p := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "master"}}

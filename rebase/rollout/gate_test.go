@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -159,4 +160,72 @@ func TestAnyLayered(t *testing.T) {
 	c = fleetOf(2)
 	delete(c.Nodes[0].Annotations, manifests.AnnotationCurrentImage)
 	assert.True(t, c.View("worker").AnyLayered())
+}
+
+// What is updated and away is not ready, for MCO as for dayone.
+func TestReadyCounts(t *testing.T) {
+	const is = "rendered-worker-2"
+	for _, actor := range []disruption.Actor{disruption.ActorMCO, disruption.ActorDayone} {
+		cluster := underMCO(func(c *rollout.Cluster) {
+			c.Actor = actor
+			for _, n := range c.Nodes {
+				record(n, is, is, "Done", "")
+			}
+			c.Nodes[1].Spec.Unschedulable = true
+			c.Nodes[2].Status.Conditions[0].Status = "False"
+		})
+		counts := cluster.View("worker").Plan(time.Now()).Counts
+		assert.Equal(t, []int{3, 1}, []int{counts.Updated, counts.Ready}, "actor %q", actor)
+	}
+}
+
+// A node that a custom pool selects, too, stays the control plane's, and the pool's view says so.
+func TestContestedMasters(t *testing.T) {
+	role := func(r string) map[string]string { return map[string]string{"node-role.kubernetes.io/" + r: ""} }
+	contested := func(roles ...string) bool {
+		c := &rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*pool("master", role("master")),
+			*pool("worker", role("worker")), *pool("infra", role("infra")), *pool("gpu", role("gpu"))}}
+		n := updated("a", "rendered-master-1", roles...)
+		n.Labels = map[string]string{}
+		for _, r := range roles {
+			n.Labels["node-role.kubernetes.io/"+r] = ""
+		}
+		c.Nodes = append(c.Nodes, n)
+		return c.View("master").Contested["a"]
+	}
+	assert.False(t, contested("master"))
+	assert.False(t, contested("master", "worker"))
+	assert.True(t, contested("master", "infra"))
+	assert.True(t, contested("master", "worker", "infra"))
+	assert.False(t, contested("master", "infra", "gpu"), "of two custom pools none could have it")
+}
+
+func TestTooManyWaves(t *testing.T) {
+	_, err := rollout.ParseWaves(strings.Repeat("1,", 200) + "2/5m")
+	require.ErrorContains(t, err, "more than")
+}
+
+// An image is fetched before its turn when the agent says so of just that image, or that it cannot.
+func TestPrefetchEnds(t *testing.T) {
+	n := updated("a", "rendered-worker-1")
+	n.Annotations[manifests.AnnotationPrefetch] = "r/os@sha256:1"
+	assert.False(t, rollout.NodeOf(n).PrefetchEnded)
+	n.Annotations[manifests.AnnotationPrefetched] = "r/os@sha256:0"
+	assert.False(t, rollout.NodeOf(n).PrefetchEnded)
+	n.Annotations[manifests.AnnotationPrefetched] = "r/os@sha256:1"
+	assert.True(t, rollout.NodeOf(n).PrefetchEnded)
+	delete(n.Annotations, manifests.AnnotationPrefetched)
+	n.Annotations[manifests.AnnotationPrefetchError] = "no room"
+	assert.True(t, rollout.NodeOf(n).PrefetchEnded)
+}
+
+// A pool has its image when nothing is built and the build has made just that.
+func TestMissingBuild(t *testing.T) {
+	c, mosc, build := layered()
+	assert.Nil(t, c.View("worker").Missing(build))
+	other := build.DeepCopy()
+	other.Status.DigestedImagePushSpec = "r.example.com/os/worker@sha256:other"
+	assert.Equal(t, other, c.View("worker").Missing(other))
+	mosc.Status.MachineOSBuild = nil
+	assert.Equal(t, build, c.View("worker").Missing(build), "it is being built")
 }

@@ -223,7 +223,7 @@ func (p *plannerOfMCO) settle(i int) {
 		p.say(i, PhaseBlocked, "AgentSilent", "its machine-config-daemon has not reported yet: see that it runs on it")
 	case s.done && s.targeted:
 		p.say(i, PhaseUpdated, "Done", "has the target")
-	case s.targeted && s.gaveUp && s.failing:
+	case s.targeted && s.failing:
 		p.say(i, PhaseFailed, "NodeDegraded", fmt.Sprintf("is %s: %s", n.Record.State, why))
 	case s.targeted && s.gaveUp:
 		p.say(i, PhaseFailed, "NodeDegraded", fmt.Sprintf("is %s: %s; while it is, MCO counts it as unavailable",

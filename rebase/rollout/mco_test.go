@@ -78,6 +78,20 @@ func TestWhyNodesWaitForMCO(t *testing.T) {
 			record(c.Nodes[0], old, is, "Working", "")
 			c.Nodes[0].Annotations[manifests.MCOPrefix+"desiredDrain"] = "drain-" + is
 		}, []string{"Draining", "MaxUnavailable", "MaxUnavailable"}, ""},
+		{"drained already", func(c *rollout.Cluster) {
+			record(c.Nodes[0], old, is, "Working", "")
+			c.Nodes[0].Annotations[manifests.MCOPrefix+"desiredDrain"] = "drain-" + is
+			c.Nodes[0].Annotations[manifests.MCOPrefix+"lastAppliedDrain"] = "drain-" + is
+		}, []string{"Working", "MaxUnavailable", "MaxUnavailable"}, ""},
+		{"uncordoned on its way", func(c *rollout.Cluster) {
+			record(c.Nodes[0], old, is, "Working", "")
+			c.Nodes[0].Annotations[manifests.MCOPrefix+"desiredDrain"] = "uncordon-" + is
+		}, []string{"Working", "MaxUnavailable", "MaxUnavailable"}, ""},
+		{"an agent that has said nothing", func(c *rollout.Cluster) { record(c.Nodes[0], "", "", "", "") },
+			[]string{"AgentSilent", "MaxUnavailable", "MaxUnavailable"}, "n0"},
+		{"what is deferred counts on the control plane only", func(c *rollout.Cluster) {
+			c.Deferred = map[string]string{"n0": "the operator runs on it"}
+		}, []string{"Turn", "MaxUnavailable", "MaxUnavailable"}, ""},
 		{"the image is not built", func(c *rollout.Cluster) {
 			c.Configs = []mcfgv1.MachineOSConfig{{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
 			c.Configs[0].Spec.MachineConfigPool.Name = "worker"
