@@ -16,8 +16,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // Paths of what is answered; every other path is the page.
@@ -31,7 +29,7 @@ const (
 //go:embed page.html
 var pageSource string
 
-// Limits of one client and of all.
+// Limits of one client.
 const (
 	headerLimit = 10 * time.Second
 	writeLimit  = 30 * time.Second
@@ -39,8 +37,6 @@ const (
 	bundleLimit = 5 * time.Minute
 	idleLimit   = time.Minute
 	maxHeader   = 16 << 10
-	// maxClients bounds the connections at the same time: a client without a token must not use up the host's.
-	maxClients = 64
 )
 
 // Handler answers with the JSON, the page and, where Bundle is set, a log bundle.
@@ -105,6 +101,7 @@ func (id *Identity) authorized(next http.Handler) http.Handler {
 			http.Error(w, "send the token: "+id.place+" on this host", http.StatusUnauthorized)
 			return
 		}
+		admit(r.Context())
 		next.ServeHTTP(w, r)
 	})
 }
@@ -138,14 +135,14 @@ func (id *Identity) Serve(ctx context.Context, address string, h http.Handler) e
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	l = tls.NewListener(netutil.LimitListener(l, maxClients), &tls.Config{Certificates: []tls.Certificate{id.Certificate},
+	l = tls.NewListener(&guests{Listener: l}, &tls.Config{Certificates: []tls.Certificate{id.Certificate},
 		MinVersion: tls.VersionTLS12})
 	return serve(ctx, l, id.authorized(h))
 }
 
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: writeLimit,
-		IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader,
+		IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader, ConnContext: withGuest,
 		ErrorLog: silent()}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
