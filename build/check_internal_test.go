@@ -2,10 +2,14 @@ package build
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"syscall"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -17,4 +21,48 @@ func TestDeadlineIsNoRegistryFailure(t *testing.T) {
 	f = registryFailure("base", &url.Error{Op: "Get", URL: "https://registry.example.com/v2/",
 		Err: context.DeadlineExceeded})
 	assert.Equal(t, ClassTransient, f.Class, "a registry that did not answer in time")
+}
+
+// TestAnswersOfRegistries: what a status means for who has to do something.
+func TestAnswersOfRegistries(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		class  Class
+		next   string
+	}{
+		{"no account", http.StatusUnauthorized, ClassInfrastructure, "check the registry credentials"},
+		{"no right", http.StatusForbidden, ClassInfrastructure, "check the registry credentials"},
+		{"nothing there", http.StatusNotFound, ClassInfrastructure, "under this digest"},
+		{"busy", http.StatusTooManyRequests, ClassTransient, "check the registry's log"},
+		{"broken", http.StatusInternalServerError, ClassTransient, "check the registry's log"},
+		{"full", http.StatusInsufficientStorage, ClassInfrastructure, "free disk space where the registry keeps"},
+		{"odd", http.StatusTeapot, ClassInfrastructure, "check the registry's log"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := registryFailure("push", fmt.Errorf("push: %w", &transport.Error{StatusCode: c.status}))
+			assert.Equal(t, c.class, f.Class)
+			assert.Contains(t, f.Next, c.next)
+		})
+	}
+	for _, c := range []struct {
+		name  string
+		err   error
+		class Class
+		next  string
+	}{
+		{"a certificate", errors.New("tls: x509: unknown authority"), ClassInfrastructure, "pass the CA certificate"},
+		{"nobody listens", syscall.ECONNREFUSED, ClassTransient, "can be reached"},
+		{"an end in the middle", syscall.ECONNRESET, ClassTransient, "can be reached"},
+		{"a closed pipe", syscall.EPIPE, ClassTransient, "can be reached"},
+		{"stopped", context.Canceled, ClassInfrastructure, "start the build again"},
+		{"explained already", invalid("a", "b", "c"), ClassUser, "c"},
+		{"anything", errors.New("odd"), ClassInfrastructure, "check the registry's log"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := registryFailure("push", fmt.Errorf("push: %w", c.err))
+			assert.Equal(t, c.class, f.Class)
+			assert.Contains(t, f.Next, c.next)
+		})
+	}
 }

@@ -133,6 +133,8 @@ func registryFailure(step string, err error) *Failure {
 		f.Next = "check the registry credentials: the account needs pull on the base and push on the target"
 	case status == http.StatusNotFound:
 		f.Next = "check that the image is in this registry under this digest"
+	case status == http.StatusInsufficientStorage:
+		f.Next = "free disk space where the registry keeps its images, then build again"
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
 		f.Class, f.Next = ClassTransient, "check the registry's log"
 	case strings.Contains(err.Error(), "x509: "):
