@@ -66,3 +66,9 @@ func TestAnswersOfRegistries(t *testing.T) {
 		})
 	}
 }
+
+func TestSomePaths(t *testing.T) {
+	assert.Equal(t, "/a, /b", some([]string{"/b", "/a"}))
+	assert.Equal(t, "/a, /b, /c, /d, /e", some([]string{"/e", "/d", "/c", "/b", "/a"}))
+	assert.Equal(t, "/a, /b, /c, /d, /e and 2 more", some([]string{"/g", "/f", "/e", "/d", "/c", "/b", "/a"}))
+}

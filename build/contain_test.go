@@ -89,6 +89,39 @@ func TestBuildInAContainer(t *testing.T) {
 	assert.True(t, again.Reused)
 }
 
+// What a request has decides what the engine is given, and the steps are told in their order.
+func TestContainerJob(t *testing.T) {
+	reg := registrytest.Start(t)
+	base := buildtest.Push(t, reg, buildtest.Base{Fixed: true})
+	packages := buildtest.Push(t, reg, buildtest.Base{Fixed: true, Repository: "os/extensions"})
+	e := &engine{}
+	var entered []string
+	b := build.NewBuilder(build.BuilderOptions{Engine: e, StateDir: t.TempDir(), Progress: func(ev build.Event) {
+		if len(entered) == 0 || entered[len(entered)-1] != ev.Phase {
+			entered = append(entered, ev.Phase)
+		}
+	}})
+	r := buildtest.Request(t, reg, base, "FROM configs\nLABEL a=b\n")
+	r.Extensions, r.Options.Engine = &packages, build.EngineBuildah
+	result, err := b.Build(t.Context(), r)
+	require.NoError(t, err)
+	assert.Equal(t, "the request asks for it", result.Reason)
+	assert.NotContains(t, e.job.Contexts, "extensions", "nothing uses them")
+	assert.Empty(t, e.job.Options.Mounts)
+	assert.Subset(t, entered, []string{"request", "base", "config", "images", "push", "containerfile", "seal"})
+}
+
+func TestBuilderRefuses(t *testing.T) {
+	reg := registrytest.Start(t)
+	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{Fixed: true}), "")
+	_, err := build.NewBuilder(build.BuilderOptions{StateDir: reg.CAFile}).Build(t.Context(), r)
+	require.ErrorContains(t, err, "make directory for locks")
+	r.Target = ""
+	_, err = builder(t).Build(t.Context(), r)
+	require.NotNil(t, build.AsFailure(err), "%v", err)
+	assert.Equal(t, "request", build.AsFailure(err).Step)
+}
+
 func TestDockerBaseAsksForDocker(t *testing.T) {
 	reg := registrytest.Start(t)
 	e := &engine{}

@@ -8,6 +8,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dayone.dev/dayone/manifests"
@@ -166,16 +167,38 @@ func TestAnyLayered(t *testing.T) {
 func TestReadyCounts(t *testing.T) {
 	const is = "rendered-worker-2"
 	for _, actor := range []disruption.Actor{disruption.ActorMCO, disruption.ActorDayone} {
-		cluster := underMCO(func(c *rollout.Cluster) {
-			c.Actor = actor
-			for _, n := range c.Nodes {
-				record(n, is, is, "Done", "")
-			}
-			c.Nodes[1].Spec.Unschedulable = true
-			c.Nodes[2].Status.Conditions[0].Status = "False"
+		for name, away := range map[string]func(n *corev1.Node){
+			"cordoned":  func(n *corev1.Node) { n.Spec.Unschedulable = true },
+			"not ready": func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse },
+		} {
+			cluster := underMCO(func(c *rollout.Cluster) {
+				c.Actor = actor
+				for _, n := range c.Nodes {
+					record(n, is, is, "Done", "")
+				}
+				away(c.Nodes[1])
+			})
+			counts := cluster.View("worker").Plan(time.Now()).Counts
+			assert.Equal(t, []int{3, 2}, []int{counts.Updated, counts.Ready}, "%s, actor %q", name, actor)
+		}
+	}
+}
+
+// MCO passes over a cordoned node, and what becomes of one depends on what it was doing.
+func TestCordonedUnderMCO(t *testing.T) {
+	const old, third = "rendered-worker-1", "rendered-worker-3"
+	for _, c := range []struct{ name, current, desired, does, reason string }{
+		{"idle", old, old, "Done", "Cordoned"},
+		{"gave up on an earlier target", old, third, "Degraded", "NodeDegraded"},
+		{"on its way to an earlier target", old, third, "Working", "EarlierTarget"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster := underMCO(func(k *rollout.Cluster) {
+				record(k.Nodes[0], c.current, c.desired, c.does, "no space")
+				k.Nodes[0].Spec.Unschedulable = true
+			})
+			assert.Equal(t, c.reason, cluster.View("worker").Plan(time.Now()).Verdicts[0].Reason)
 		})
-		counts := cluster.View("worker").Plan(time.Now()).Counts
-		assert.Equal(t, []int{3, 1}, []int{counts.Updated, counts.Ready}, "actor %q", actor)
 	}
 }
 
