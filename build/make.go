@@ -21,6 +21,15 @@ import (
 // createdByConfig is the history text of the rendered config's layer.
 const createdByConfig = "dayone: rendered config"
 
+// BaseLayers is how many of an image's layers its base has: all of them if dayone did not build it. createdBy are the
+// texts of the image's history for each layer, lowest first.
+func BaseLayers(createdBy []string, layers int) int {
+	if at := slices.Index(createdBy, createdByConfig); at >= 0 && at < layers {
+		return at
+	}
+	return layers
+}
+
 // built is what an engine reports beside the image. The append engine has nothing to report.
 type built struct {
 	ContainerImage

@@ -59,19 +59,19 @@ type layerReader struct {
 func readLayer(ctx context.Context, open Layer, b *budget) (*changes, error) {
 	r := layerReader{out: changes{gone: map[string]bool{}}, budget: b, links: map[string]string{},
 		large: map[string]bool{}, lacking: map[string][]int{}}
-	if err := walk(ctx, open, r.add); err != nil {
+	if err := Walk(ctx, open, r.add); err != nil {
 		return nil, err
 	}
 	if len(r.lacking) > 0 {
-		if err := walk(ctx, open, r.fill); err != nil {
+		if err := Walk(ctx, open, r.fill); err != nil {
 			return nil, fmt.Errorf("read again: %w", err)
 		}
 	}
 	return &r.out, nil
 }
 
-// walk gives each the entries of a layer, by the path on a booted host.
-func walk(ctx context.Context, open Layer, each func(p string, h *tar.Header, body io.Reader) error) error {
+// Walk gives each the entries of a layer, by the path on a booted host.
+func Walk(ctx context.Context, open Layer, each func(p string, h *tar.Header, body io.Reader) error) error {
 	blob, err := open(ctx)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func walk(ctx context.Context, open Layer, each func(p string, h *tar.Header, bo
 		if err != nil {
 			return err
 		}
-		if err := each(canonical(header.Name), header, reader); err != nil {
+		if err := each(Canonical(header.Name), header, reader); err != nil {
 			return fmt.Errorf("entry %q: %w", header.Name, err)
 		}
 	}
@@ -127,7 +127,7 @@ func (r *layerReader) add(p string, h *tar.Header, body io.Reader) (err error) {
 	case tar.TypeSymlink:
 		c.entry.Kind, c.entry.Link = Symlink, h.Linkname
 	case tar.TypeLink:
-		err = r.hardLink(&c, canonical(h.Linkname))
+		err = r.hardLink(&c, Canonical(h.Linkname))
 	case tar.TypeReg:
 		c.entry.Kind = Regular
 		if keepContent(p) && h.Size <= maxContent {
@@ -235,8 +235,8 @@ func (p *pool) put(name string, content []byte) {
 	}
 }
 
-// canonical is the path on a booted host: an image made from an ostree commit may keep /etc in usr/etc.
-func canonical(name string) string {
+// Canonical is the path on a booted host: an image made from an ostree commit may keep /etc in usr/etc.
+func Canonical(name string) string {
 	p := path.Clean("/" + name)
 	if p == "/usr/etc" {
 		return "/etc"

@@ -8,6 +8,7 @@ import (
 
 	"dayone.dev/dayone/cmd/dayone/cluster"
 	"dayone.dev/dayone/cmd/dayone/day1"
+	"dayone.dev/dayone/cmd/dayone/image"
 	"dayone.dev/dayone/cmd/dayone/plan"
 	"dayone.dev/dayone/cmd/dayone/registry"
 	"dayone.dev/dayone/cmd/dayone/render"
@@ -29,5 +30,6 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(support.Commands(version)...)
 	root.AddCommand(registry.Command(), cluster.Command(version))
 	root.AddCommand(plan.Commands(version)...)
+	root.AddCommand(image.Commands(version)...)
 	return root
 }

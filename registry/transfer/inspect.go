@@ -37,8 +37,9 @@ func Inspect(ctx context.Context, e Endpoint, platform string) (Image, error) {
 }
 
 func inspect(ctx context.Context, e Endpoint, platform string, limit time.Duration) (img Image, err error) {
-	err = open(ctx, e, platform, limit, func(ctx context.Context, src types.ImageSource, sys *types.SystemContext) error {
-		return img.read(ctx, src, sys)
+	err = open(ctx, e, platform, limit, func(at opened) error {
+		_, err := img.read(at.ctx, at.src, at.sys)
+		return err
 	})
 	return img, err
 }
@@ -46,8 +47,8 @@ func inspect(ctx context.Context, e Endpoint, platform string, limit time.Durati
 // Find reads the manifest that a reference names, of an image or of an index, and gives its digest. Errors are as those
 // of Inspect.
 func Find(ctx context.Context, e Endpoint) (d digest.Digest, err error) {
-	err = open(ctx, e, "", inspectLimit, func(ctx context.Context, src types.ImageSource, _ *types.SystemContext) error {
-		raw, _, err := image.UnparsedInstance(src, nil).Manifest(ctx)
+	err = open(ctx, e, "", inspectLimit, func(at opened) error {
+		raw, _, err := image.UnparsedInstance(at.src, nil).Manifest(at.ctx)
 		if err == nil {
 			d, err = manifest.Digest(raw)
 		}
@@ -56,10 +57,17 @@ func Find(ctx context.Context, e Endpoint) (d digest.Digest, err error) {
 	return d, err
 }
 
-// open lets read have an image at its source.
-func open(ctx context.Context, e Endpoint, platform string, limit time.Duration,
-	read func(context.Context, types.ImageSource, *types.SystemContext) error) (err error) {
-	ctx, _, stop := listen(ctx, limit)
+// opened is an image at its source.
+type opened struct {
+	ctx   context.Context //nolint:containedctx // it ends with the function that has it
+	src   types.ImageSource
+	sys   *types.SystemContext
+	heard func()
+}
+
+// open lets read have an image at its source. It ends when nothing was heard for limit.
+func open(ctx context.Context, e Endpoint, platform string, limit time.Duration, read func(opened) error) (err error) {
+	ctx, heard, stop := listen(ctx, limit)
 	defer stop()
 	ref, err := e.parse()
 	if err != nil {
@@ -84,51 +92,51 @@ func open(ctx context.Context, e Endpoint, platform string, limit time.Duration,
 		return advise(fmt.Errorf("open image %s: %w", e.Reference, orSilence(ctx, err)))
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	if err := read(ctx, src, sys); err != nil {
+	if err := read(opened{ctx, src, sys, heard}); err != nil {
 		return advise(fmt.Errorf("inspect image %s: %w", e.Reference, orSilence(ctx, err)))
 	}
 	return nil
 }
 
-func (img *Image) read(ctx context.Context, src types.ImageSource, sys *types.SystemContext) error {
+func (img *Image) read(ctx context.Context, src types.ImageSource, sys *types.SystemContext) (types.Image, error) {
 	// UnparsedImage verifies the manifest against the digest of its reference.
 	raw, mediaType, err := image.UnparsedInstance(src, nil).Manifest(ctx)
 	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
+		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	var instance *digest.Digest
 	if manifest.MIMETypeIsMultiImage(mediaType) {
 		list, err := manifest.ListFromBlob(raw, mediaType)
 		if err != nil {
-			return fmt.Errorf("read index: %w", err)
+			return nil, fmt.Errorf("read index: %w", err)
 		}
 		d, err := list.ChooseInstance(sys)
 		if err != nil {
-			return fmt.Errorf("choose from index: %w", err)
+			return nil, fmt.Errorf("choose from index: %w", err)
 		}
 		instance = &d
 	}
 	unparsed := image.UnparsedInstance(src, instance)
 	if raw, img.MediaType, err = unparsed.Manifest(ctx); err != nil {
-		return fmt.Errorf("read manifest: %w", err)
+		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	if img.Digest, err = manifest.Digest(raw); err != nil {
-		return fmt.Errorf("hash manifest: %w", err)
+		return nil, fmt.Errorf("hash manifest: %w", err)
 	}
 	if instance != nil && img.Digest != *instance {
-		return fmt.Errorf("read manifest: its digest is %s, the index says %s", img.Digest, *instance)
+		return nil, fmt.Errorf("read manifest: its digest is %s, the index says %s", img.Digest, *instance)
 	}
 	parsed, err := image.FromUnparsedImage(ctx, sys, unparsed)
 	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
+		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	info, err := parsed.Inspect(ctx)
 	if err != nil {
-		return fmt.Errorf("read configuration: %w", err)
+		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	img.Labels, img.Architecture, img.OS = info.Labels, info.Architecture, info.Os
 	for _, l := range parsed.LayerInfos() {
 		img.Layers = append(img.Layers, Layer{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
 	}
-	return nil
+	return parsed, nil
 }

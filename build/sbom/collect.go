@@ -1,0 +1,229 @@
+package sbom
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"crypto/sha1" //nolint:gosec // SPDX 2.3 (8.4) demands SHA1 of files, beside SHA256
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"dayone.dev/dayone/build/basetree"
+)
+
+const (
+	// maxKept bounds a file that is copied out of the image, in bytes: the package database of a large RHEL host has 200
+	// MiB.
+	maxKept     = 1 << 30
+	modulesDir  = "/usr/lib/modules"
+	whiteout    = ".wh."
+	opaque      = ".wh..wh..opq"
+	ostreeFiles = "/sysroot/ostree/"
+)
+
+// kept is a file whose bytes are needed: a package database or os-release.
+type kept struct {
+	layer int
+	copy  string // where the bytes are on this host
+	link  string // what it is a hard link to, until its bytes are fetched in a second reading
+}
+
+// layerFiles is what the layers up to one of them have, or what one of them brings.
+type layerFiles struct {
+	files   map[string]File
+	kept    map[string]kept
+	kernels map[string]bool
+	// gone are paths that the layer takes away with all that lies below; with the value false only what lies below.
+	gone map[string]bool
+}
+
+func newLayerFiles() layerFiles {
+	return layerFiles{files: map[string]File{}, kept: map[string]kept{}, kernels: map[string]bool{},
+		gone: map[string]bool{}}
+}
+
+// lay puts a layer over those below it.
+func (l *layerFiles) lay(over layerFiles) {
+	drop := func(p string) bool { return over.covers(p) }
+	maps.DeleteFunc(l.files, func(p string, _ File) bool { return drop(p) })
+	maps.DeleteFunc(l.kept, func(p string, _ kept) bool { return drop(p) })
+	maps.DeleteFunc(l.kernels, func(p string, _ bool) bool { return drop(p) })
+	maps.Copy(l.files, over.files)
+	maps.Copy(l.kept, over.kept)
+	maps.Copy(l.kernels, over.kernels)
+}
+
+// covers says whether the layer hides a path of those below.
+func (l *layerFiles) covers(p string) bool {
+	if l.gone[p] {
+		return true
+	}
+	for dir := path.Dir(p); len(dir) > 1; dir = path.Dir(dir) {
+		if _, ok := l.gone[dir]; ok {
+			return true
+		}
+	}
+	_, all := l.gone["/"]
+	return all
+}
+
+// collector reads an image layer by layer, bottom first.
+type collector struct {
+	dir  string
+	base int
+	all  bool // hold and hash the base's files too
+	seen layerFiles
+}
+
+func (c *collector) layer(ctx context.Context, i int, layer basetree.Layer) error {
+	l := newLayerFiles()
+	err := basetree.Walk(ctx, layer, func(p string, h *tar.Header, body io.Reader) error {
+		name := path.Base(p)
+		switch {
+		case strings.HasPrefix(p, ostreeFiles), h.Typeflag == tar.TypeDir:
+			return nil
+		case name == opaque:
+			l.gone[path.Dir(p)] = l.gone[path.Dir(p)]
+			return nil
+		case strings.HasPrefix(name, whiteout):
+			l.gone[path.Join(path.Dir(p), strings.TrimPrefix(name, whiteout))] = true
+			return nil
+		}
+		if len(c.seen.files)+len(l.files)+len(l.gone) >= maxFiles {
+			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxFiles)
+		}
+		l.gone[p] = true
+		return c.entry(&l, i, p, h, body)
+	})
+	if err == nil {
+		c.seen.lay(l)
+	}
+	return err
+}
+
+// entry takes a file or link of a layer.
+func (c *collector) entry(l *layerFiles, layer int, p string, h *tar.Header, body io.Reader) error {
+	if path.Base(p) == "vmlinuz" && path.Dir(path.Dir(p)) == modulesDir {
+		l.kernels[p] = true
+	}
+	if wanted := isDatabase(p) || isRelease(p); wanted && h.Typeflag == tar.TypeLink {
+		l.kept[p] = kept{layer: layer, link: basetree.Canonical(h.Linkname)}
+	} else if wanted && h.Typeflag == tar.TypeReg {
+		copied, err := c.copyOut(h, body)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(copied)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		l.kept[p], body = kept{layer: layer, copy: copied}, f
+	}
+	if layer < c.base && !c.all {
+		return nil
+	}
+	f, err := c.file(l, p, h, body)
+	l.files[p] = f
+	return err
+}
+
+func (c *collector) copyOut(h *tar.Header, body io.Reader) (string, error) {
+	if h.Size > maxKept {
+		return "", fmt.Errorf("%w: %s has %d bytes, at most %d are read", ErrTooLarge, h.Name, h.Size, maxKept)
+	}
+	f, err := os.CreateTemp(c.dir, "kept-")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, body)
+	return f.Name(), cmp.Or(err, f.Close())
+}
+
+// file is a file or link with its owner.
+func (c *collector) file(l *layerFiles, p string, h *tar.Header, body io.Reader) (File, error) {
+	f := File{Path: p, Mode: h.Mode & 0o7777, UID: h.Uid, GID: h.Gid, Size: h.Size}
+	switch h.Typeflag {
+	case tar.TypeSymlink:
+		f.Link = h.Linkname
+	case tar.TypeLink:
+		target := basetree.Canonical(h.Linkname)
+		of, ok := l.files[target]
+		if !ok {
+			of, ok = c.seen.files[target]
+		}
+		if ok {
+			f, f.Path = of, p
+		} else {
+			f.content = target // that of an ostree object is its checksum
+		}
+	case tar.TypeReg:
+		one, two := sha1.New(), sha256.New() //nolint:gosec // see the import
+		if _, err := io.Copy(io.MultiWriter(one, two), body); err != nil {
+			return f, err
+		}
+		f.content = hex.EncodeToString(two.Sum(nil))
+		if f.Mode&0o004 != 0 {
+			f.SHA1, f.SHA256 = hex.EncodeToString(one.Sum(nil)), f.content
+		}
+	}
+	return f, nil
+}
+
+// fetchLinked copies the files that are links: their bytes are in an object of the same layer, or of one below.
+func (c *collector) fetchLinked(ctx context.Context, layers []basetree.Layer) error {
+	for p, k := range c.seen.kept {
+		for at := k.layer; at >= 0 && k.link != "" && k.copy == ""; at-- {
+			err := basetree.Walk(ctx, layers[at], func(q string, h *tar.Header, body io.Reader) (err error) {
+				if q == k.link && h.Typeflag == tar.TypeReg {
+					k.copy, err = c.copyOut(h, body)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		c.seen.kept[p] = k
+	}
+	return nil
+}
+
+// added are the files above the base, by path.
+func (c *collector) added() []File {
+	out := []File{}
+	for _, p := range slices.Sorted(maps.Keys(c.seen.files)) {
+		if !c.all {
+			out = append(out, c.seen.files[p])
+		}
+	}
+	return out
+}
+
+func (c *collector) kernelNames() []string {
+	out := []string{}
+	for _, p := range slices.Sorted(maps.Keys(c.seen.kernels)) {
+		out = append(out, path.Base(path.Dir(p)))
+	}
+	return out
+}
+
+// isRelease knows os-release(5).
+func isRelease(p string) bool { return p == "/usr/lib/os-release" || p == "/etc/os-release" }
+
+// release is the text of os-release, of which /etc's counts first.
+func (c *collector) release() ([]byte, error) {
+	for _, p := range []string{"/etc/os-release", "/usr/lib/os-release"} {
+		if k := c.seen.kept[p]; k.copy != "" {
+			return os.ReadFile(k.copy)
+		}
+	}
+	return nil, nil
+}
