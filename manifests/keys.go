@@ -1,5 +1,7 @@
 package manifests
 
+import "slices"
+
 // Names of annotations and labels. MCO means openshift/machine-config-operator, whose cluster objects and nodes carry
 // them.
 const (
@@ -203,6 +205,11 @@ const (
 	LabelBuildRecord = DayonePrefix + "build-record"
 	// AnnotationBuildOutcome on the ConfigMap with the log of a build is what became of it (build/mcobuild).
 	AnnotationBuildOutcome = DayonePrefix + "build-outcome"
+	// AnnotationPushedImage on a MachineOSBuild is the image, by digest, that its Job has pushed into the cluster's own
+	// registry. The build ends when the control plane's registries have it.
+	AnnotationPushedImage = DayonePrefix + "pushed-image"
+	// AnnotationRegistry on a control-plane node is how far its registry is (registry/wanted.Report).
+	AnnotationRegistry = DayonePrefix + "registry"
 	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that
 	// would: whoever renders counts as its maker.
 	AnnotationStandalone = DayonePrefix + "standalone"
@@ -221,3 +228,18 @@ const (
 	// ConditionBuilderAvailable on the MachineConfiguration is True while dayone-builder works.
 	ConditionBuilderAvailable = "MachineOSBuilderAvailable"
 )
+
+// ControlPlaneLabels are those of which a control-plane node has one: Kubernetes', and that of Kubernetes before 1.20,
+// which OpenShift has, too.
+func ControlPlaneLabels() []string {
+	return []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+}
+
+// ControlPlane reports whether labels are those of a control-plane node. An arbiter is none: it has a member of etcd
+// and nothing else.
+func ControlPlane(labels map[string]string) bool {
+	return slices.ContainsFunc(ControlPlaneLabels(), func(l string) bool {
+		_, there := labels[l]
+		return there
+	})
+}

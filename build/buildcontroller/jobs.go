@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"dayone.dev/dayone/build/job"
@@ -29,6 +31,9 @@ func followJobs(ctx context.Context, x scope, s state) (state, error) {
 		if o.Stuck {
 			s.held = o.Cause.Message
 		}
+		if next.Annotations[manifests.AnnotationPushedImage] != "" && !terminal(next) {
+			s = s.again(replicaPoll)
+		}
 	}
 	return s, nil
 }
@@ -45,10 +50,24 @@ func follow(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mcfgv1.Mac
 		}
 	}
 	o, err := x.api.progress(ctx, j)
-	if err == nil && machineosbuild.Allowed(machineosbuild.StateOf(b), o.State) {
-		b, err = move(ctx, x, b, o)
+	if err != nil || !machineosbuild.Allowed(machineosbuild.StateOf(b), o.State) {
+		return b, o, err
 	}
+	if o.State == machineosbuild.Succeeded {
+		next, held, err := replicated(ctx, x, b, o.Digest)
+		if b = next; err != nil || held != "" {
+			return b, heldUp(held, j, x.now), err
+		}
+	}
+	b, err = move(ctx, x, b, o)
 	return b, o, err
+}
+
+// heldUp is a build whose Job has ended and that has not succeeded yet. It is stuck when that lasts.
+func heldUp(why string, j *batchv1.Job, now time.Time) job.Observation {
+	o := job.Observation{State: machineosbuild.Building, Cause: machineosbuild.Cause{Reason: "Replicating", Message: why}}
+	o.Stuck = j == nil || j.Status.CompletionTime == nil || now.Sub(j.Status.CompletionTime.Time) > replicaPatience
+	return o
 }
 
 // move writes a build's next state and gives the written build. The inputs of a build that ends are deleted before:

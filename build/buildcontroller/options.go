@@ -62,6 +62,9 @@ type Options struct {
 	Finder Finder
 	// Job is how build pods run; its namespace is Namespace.
 	Job job.Options
+	// Registry is HOST:PORT of images that the control plane's own registries hold: a build of one has succeeded when they
+	// have its image; default none.
+	Registry string
 	// RegistryCA is PEM of CAs that sign registries' certificates, beside those in the ControllerConfig and the host's.
 	RegistryCA []byte
 	// Now is the clock; default time.Now.

@@ -70,6 +70,7 @@ func lifeCycle() []scenario {
 		{"401 of a registry does not mean that an image is gone", refusedIsNotGone},
 		{"404 of a registry means that an image is gone", goneIsBuiltAgain},
 		{"one bad MachineOSConfig degrades its own pool alone", oneBad},
+		{"a build succeeds when the control plane's registries have its image", replicatedFirst},
 		{"a push spec whose digest form the API refuses is named before anything is built", pushSpec},
 	}
 }

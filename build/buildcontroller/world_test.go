@@ -49,6 +49,8 @@ type world struct {
 	lines          lines
 	// beside lets MCO make the builds; it counts from the next restart on.
 	beside bool
+	// inCluster says that the control plane's own registries hold the images; it counts from the next restart on.
+	inCluster bool
 	// as is who the controller is beside MCO, in the real world.
 	as *rest.Config
 }
@@ -353,7 +355,11 @@ func (w *world) options() Options {
 	log := logrus.New()
 	log.SetOutput(&w.lines)
 	log.SetLevel(logrus.DebugLevel)
-	return Options{Log: logrus.NewEntry(log), Images: w.images, Finder: w.images,
+	own := ""
+	if w.inCluster {
+		own = registry
+	}
+	return Options{Registry: own, Log: logrus.NewEntry(log), Images: w.images, Finder: w.images,
 		Job: job.Options{BuilderImage: registry + "/builder:1"},
 		Now: w.clock.now, Platform: "linux/amd64"}
 }

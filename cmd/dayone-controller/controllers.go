@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -22,6 +24,7 @@ import (
 	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/draincontroller"
 	"dayone.dev/dayone/rebase/nodecontroller"
+	"dayone.dev/dayone/rebase/registrycontroller"
 )
 
 // settings are this program's own flags.
@@ -38,6 +41,8 @@ type settings struct {
 	baseImage string
 	// nodeAgent: the nodes run dayone-daemon, and somebody has to tell it what to do.
 	nodeAgent bool
+	// registry is HOST:PORT in the names of the control plane's own images; "": it has no registries.
+	registry string
 	// node is the one that this copy runs on; it goes last in its pool.
 	node string
 }
@@ -65,8 +70,12 @@ func (s *settings) fullParts() []part {
 	list := []part{
 		{watch: optin.CacheOptions, add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options,
 			log *logrus.Entry) error {
+			args := s.builderArgs
+			if s.registry != "" {
+				args = append(slices.Clone(args), "--cluster-registry="+s.registry)
+			}
 			return optin.Add(ctx, m, optin.Options{Namespace: o.Namespace, BuilderImage: s.builderImage,
-				BuilderArgs: s.builderArgs, Version: s.version, Log: log, Metrics: metrics.Registry})
+				BuilderArgs: args, Version: s.version, Log: log, Metrics: metrics.Registry})
 		}},
 	}
 	if !s.noRender {
@@ -94,6 +103,13 @@ func (s *settings) fullParts() []part {
 					Verbosity: verbosity.Of(log)})
 			}})
 	}
+	if s.registry != "" {
+		list = append(list, part{add: func(_ context.Context, m ctrlmanager.Manager, o manager.Options,
+			log *logrus.Entry) error {
+			return registrycontroller.SetupWithManager(m, registrycontroller.Options{Registry: s.registry,
+				Namespace: o.Namespace, Log: log, Metrics: metrics.Registry})
+		}})
+	}
 	return list
 }
 
@@ -109,6 +125,10 @@ func newRootCommand(version string) *cobra.Command {
 		if err == nil && len(s.parts()) == 0 {
 			err = fmt.Errorf("mode %s has no controllers in this version", s.mode)
 		}
+		if err == nil && s.registry != "" && (cluster.Mode(s.mode) != cluster.Full || !s.nodeAgent) {
+			err = errors.New("--cluster-registry needs mode full and --node-agent: agents bring the registries what they " +
+				"work by")
+		}
 		return err
 	}
 	start.Flags().StringVar(&s.builderImage, "builder-image", "",
@@ -119,6 +139,8 @@ func newRootCommand(version string) *cobra.Command {
 	start.Flags().StringVar(&s.baseImage, "base-image", "", "OS image of clusters without a ControllerConfig, by digest")
 	start.Flags().BoolVar(&s.nodeAgent, "node-agent", false,
 		"the nodes run dayone-daemon: tell them what to run, drain them")
+	start.Flags().StringVar(&s.registry, "cluster-registry", "",
+		"HOST:PORT in the names of the images that the control plane's own registries hold")
 	start.Flags().StringVar(&s.node, "node", "", "the node that this copy runs on: of its pool it goes last")
 	root.AddCommand(start, newConfigServer(version))
 	return root

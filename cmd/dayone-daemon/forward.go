@@ -10,10 +10,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/forwarder"
+	"dayone.dev/dayone/registry/peers"
 )
 
 // forwarderState is where the forwarder says how it does. It is gone after a boot.
@@ -24,7 +24,7 @@ func newForwarder(node string, log *logrus.Entry) (*forwarder.Forwarder, error) 
 	const address = forwarder.DefaultListen
 	account := mirrorfiles.Account("/", address)
 	return forwarder.New(forwarder.Options{
-		Node: node, PeersFile: daemon.RegistryPeersPath, Account: account, StateFile: forwarderState, Log: log,
+		Node: node, PeersFile: peers.Path, Account: account, StateFile: forwarderState, Log: log,
 		CertsDirs: []string{"/etc/containers/certs.d", "/etc/docker/certs.d"},
 		AuthFiles: firstboot.PullCredentials(),
 		Serving: func(m forwarder.Mirror) error {

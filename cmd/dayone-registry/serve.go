@@ -27,8 +27,6 @@ const (
 	defaultRoot = "/var/lib/dayone/registry"
 	// defaultConfig has what the control plane's registries share: accounts, the CA with its key, the pull secret.
 	defaultConfig = "/etc/dayone/registry"
-	// defaultPeers is where the node's agent has the addresses of the registries.
-	defaultPeers = "/var/lib/dayone/registry-peers.json"
 	// defaultMinFree of the disk stays free for etcd, the journal and pods, in percent.
 	defaultMinFree = 10
 	mega           = 1 << 20
@@ -66,7 +64,7 @@ func newCommand(version string) *cobra.Command {
 	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images and of the report")
 	f.StringVar(&o.listen, "listen", net.JoinHostPort("", strconv.Itoa(peers.Port)), "HOST:PORT to listen on")
 	f.StringSliceVar(&o.hosts, "host", nil, "further name of the certificate, as that of the images (repeatable)")
-	f.StringVar(&o.peers, "peers", defaultPeers, "file with the addresses of the cluster's registries")
+	f.StringVar(&o.peers, "peers", peers.Path, "file with the addresses of the cluster's registries")
 	f.StringVar(&o.node, "node", "", "this node's name among them; default: the host's name")
 	f.IntVar(&o.minFree, "min-free", defaultMinFree, "percent of the disk that stay free")
 	f.Int64Var(&o.rate, "rate", replica.DefaultBytesPerSecond/mega, "MiB a second that are fetched at most")

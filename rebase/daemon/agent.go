@@ -101,6 +101,7 @@ type Agent struct {
 	node    string
 	wake    <-chan struct{}
 	kubelet kubeletWatch
+	replica *replicating
 	bootID  func() (string, error)
 	edges   edges
 	journal journalFile
@@ -167,7 +168,7 @@ func New(o Options) (*Agent, error) {
 		e.idlePause = wokenInterval
 	}
 	return &Agent{node: o.Node, wake: o.Wake, kubelet: kubeletWatch{o.KubeletHealthz, o.KubeletInterval},
-		bootID: o.BootID, edges: e,
+		bootID: o.BootID, edges: e, replica: newReplicating(o, e.record),
 		journal: journalFile(filepath.Join(o.Root, JournalPath)),
 		status:  statusWriter{cluster: o.Cluster, now: o.Now, log: o.Log}}, nil
 }
@@ -178,6 +179,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.edges.prefetch.stop()
 	defer a.edges.pins.stop()
 	go a.edges.signs.follow(ctx)
+	go a.replica.follow(ctx)
 	go a.kubelet.run(ctx, a.edges.metrics)
 	for {
 		after, err := a.Step(ctx)

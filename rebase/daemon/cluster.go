@@ -15,7 +15,7 @@ import (
 type Cluster interface {
 	ownNode
 	ownReports
-	wanted
+	published
 }
 
 // ownReports are what the agent makes about this node beside its object.
@@ -24,10 +24,11 @@ type ownReports interface {
 	ownRecord
 }
 
-// wanted is what nodes are to have.
-type wanted interface {
+// published is what nodes are to have.
+type published interface {
 	nodeConfigs
 	pinnedSets
+	registryFiles
 }
 
 // pinnedSets are the images that nodes keep.

@@ -462,6 +462,8 @@ func (a deedAPI) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig
 	return mc, err
 }
 
+func (deedAPI) RegistryFiles(context.Context) (map[string]string, error) { return nil, nil }
+
 func (deedAPI) PinnedImageSet(context.Context, string) (*mcfgv1.PinnedImageSet, error) {
 	return nil, nil
 }

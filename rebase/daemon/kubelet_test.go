@@ -75,4 +75,6 @@ func TestKubeletsMayWhatTheAgentOnAHostNeeds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = own.Policies(t.Context())
 	require.NoError(t, err)
+	_, err = own.RegistryFiles(t.Context())
+	require.NoError(t, err)
 }

@@ -16,6 +16,9 @@ import (
 )
 
 const (
+	// Path is where a node has the file, from its first boot on or from its agent; below the node's root. Without it pulls
+	// go their usual way.
+	Path = "/var/lib/dayone/registry-peers.json"
 	// Port is where a control-plane node's registry listens.
 	Port = 22626
 

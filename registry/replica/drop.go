@@ -27,8 +27,8 @@ const (
 type unwanted map[string]int64
 
 // drop lets go of images that nothing has wanted for the grace. Time counts by this process's own monotonic clock and
-// only while the list is fresh, so that neither a wrong clock nor a cluster that is away lets an image go. An empty list
-// drops nothing: no cluster wants no image. The bytes go with the next collection of garbage.
+// only while the list is fresh, so that neither a wrong clock nor a cluster that is away lets an image go. An empty
+// list drops nothing: no cluster wants no image. The bytes go with the next collection of garbage.
 func (r *replica) drop(ctx context.Context, changed time.Time) error {
 	now := time.Now()
 	passed := min(now.Sub(r.looked), 2*r.o.Every)

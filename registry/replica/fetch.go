@@ -48,7 +48,7 @@ func (f *fetcher) close() {
 
 // all fetches what is missing of a list, one image after the other, and names what is still missing.
 func (f *fetcher) all(ctx context.Context, l wanted.List) (missing []wanted.Missing, fetched bool) {
-	for _, i := range l.Images {
+	for _, i := range l.Fetched() {
 		repository := f.store.Repository(i.Repository)
 		lacks := whole(repository, i.Digest, 0)
 		if lacks == nil {

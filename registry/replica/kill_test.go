@@ -80,7 +80,8 @@ func (w *world) child(s *site, rate int64) *exec.Cmd {
 	exe, err := os.Executable()
 	require.NoError(w.t, err)
 	raw, err := json.Marshal(childOptions{Root: s.Options.Root, Dir: s.dir, TLS: s.Options.TLSDir, Rate: rate,
-		Listen: s.Addr, Auth: filepath.Join(w.shared, "pull-auth.json"), Users: []registry.User{w.pusher, w.pull}, Peers: w.list})
+		Listen: s.Addr, Auth: filepath.Join(w.shared, "pull-auth.json"), Users: []registry.User{w.pusher, w.pull},
+		Peers: w.list})
 	require.NoError(w.t, err)
 	cmd := exec.CommandContext(w.t.Context(), exe)
 	cmd.Env = append(os.Environ(), childEnv+"="+string(raw))
@@ -132,7 +133,7 @@ func TestKillInTheMiddleOfABlob(t *testing.T) {
 	before := received()
 	require.Positive(t, before)
 	w.child(s, 1<<20)
-	require.Eventually(t, func() bool { return received() > before }, patience, pause, "it goes on and does not begin anew")
+	require.Eventually(t, func() bool { return received() > before }, patience, pause, "it goes on, not anew")
 	files, err := filepath.Glob(data)
 	require.NoError(t, err)
 	assert.Len(t, files, 1)

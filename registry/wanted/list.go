@@ -21,11 +21,13 @@ import (
 )
 
 const (
-	// Dir is where the agent and the registry of a node have these files: the list that the agent writes, and the report
+	// Dir is where the agent and the registry of a node have these files: the list, which the agent writes, and the report
 	// that the registry writes.
 	Dir        = "/var/lib/dayone/replica"
 	ListFile   = "list.json"
 	ReportFile = "report.json"
+	// PeersFile has the addresses of the registries (registry/peers) beside the list, where it is published.
+	PeersFile = "peers.json"
 
 	// MaxBytes of an encoded list: what a ConfigMap takes (Kubernetes: 1 MiB), less room for its metadata.
 	MaxBytes = 900 << 10
@@ -49,6 +51,8 @@ type Image struct {
 	Digest     digest.Digest `json:"digest"`
 	// By is who runs it, shall run it or may return to it, in words: "node worker-3 (current)". A long list is cut.
 	By []string `json:"by"`
+	// OnlyKeep: it stays where it is and is not fetched: nobody but a node names it.
+	OnlyKeep bool `json:"onlyKeep,omitempty"`
 }
 
 // Name is REPOSITORY@DIGEST.
@@ -60,9 +64,10 @@ func New(issued time.Time, images []Image) List {
 	for _, i := range images {
 		have := byName[i.Name()]
 		if have == nil {
-			have = &Image{Repository: i.Repository, Digest: i.Digest}
+			have = &Image{Repository: i.Repository, Digest: i.Digest, OnlyKeep: true}
 			byName[i.Name()] = have
 		}
+		have.OnlyKeep = have.OnlyKeep && i.OnlyKeep
 		have.By = append(have.By, i.By...)
 	}
 	l := List{Issued: issued.UTC().Truncate(time.Second), Images: []Image{}}
@@ -77,10 +82,11 @@ func New(issued time.Time, images []Image) List {
 	return l
 }
 
-// Hash is the same for lists of the same images, whoever wants them and whenever they were made.
+// Hash is the same for lists of which the same images are to be fetched, whoever wants them and whenever they were
+// made.
 func (l List) Hash() string {
 	names := make([]string, 0, len(l.Images))
-	for _, i := range l.Images {
+	for _, i := range l.Fetched() {
 		names = append(names, i.Name())
 	}
 	slices.Sort(names)
@@ -88,9 +94,14 @@ func (l List) Hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Has reports whether the list has an image.
+// Fetched are the images that every registry must have.
+func (l List) Fetched() []Image {
+	return slices.DeleteFunc(slices.Clone(l.Images), func(i Image) bool { return i.OnlyKeep })
+}
+
+// Has reports whether every registry must have an image.
 func (l List) Has(repository string, d digest.Digest) bool {
-	return slices.ContainsFunc(l.Images, func(i Image) bool { return i.Repository == repository && i.Digest == d })
+	return slices.ContainsFunc(l.Fetched(), func(i Image) bool { return i.Repository == repository && i.Digest == d })
 }
 
 // Encode writes the list, and refuses one that Decode would refuse.
@@ -124,14 +135,15 @@ func Decode(raw []byte) (List, error) {
 		return List{}, fmt.Errorf("read list of wanted images: it has %d images, more than %d", len(l.Images), MaxImages)
 	}
 	for _, i := range l.Images {
-		if err := i.validate(); err != nil {
+		if err := i.Validate(); err != nil {
 			return List{}, fmt.Errorf("read list of wanted images: %w", err)
 		}
 	}
 	return l, nil
 }
 
-func (i Image) validate() error {
+// Validate says what keeps a registry from having such an image.
+func (i Image) Validate() error {
 	if i.Digest.Validate() != nil || i.Digest.Algorithm() != digest.SHA256 {
 		return fmt.Errorf("%q has no sha256 digest", i.Name())
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,14 +13,14 @@ import (
 )
 
 const (
-	// MaxReportBytes of an encoded report: it is an annotation of a node, of which all together have 256 KiB.
-	MaxReportBytes = 16 << 10
+	// maxReportBytes of an encoded report: it is an annotation of a node, of which all together have 256 KiB.
+	maxReportBytes = 16 << 10
 	// maxMissing is how many missing images a report names.
 	maxMissing = 16
 	// maxWhy bounds the text of a reason, in bytes.
 	maxWhy = 300
-	// StaleAfter is how old a report may be whose registry still works: it writes one each half minute.
-	StaleAfter = 5 * time.Minute
+	// staleAfter is how old a report may be whose registry still works: it writes one each half minute.
+	staleAfter = 5 * time.Minute
 	// roundBytes keeps what a disk has free from changing the report all the time.
 	roundBytes = 256 << 20
 )
@@ -49,7 +50,8 @@ type Missing struct {
 
 // NewReport bounds what a report says.
 func NewReport(l List, missing []Missing, free, stored int64) Report {
-	r := Report{List: l.Hash(), Ready: len(missing) == 0, Wanted: len(l.Images), Held: len(l.Images) - len(missing),
+	all := len(l.Fetched())
+	r := Report{List: l.Hash(), Ready: len(missing) == 0, Wanted: all, Held: all - len(missing),
 		FreeBytes: free - free%roundBytes, StoredBytes: stored - stored%roundBytes}
 	for _, m := range missing[:min(len(missing), maxMissing)] {
 		m.Why = strings.ToValidUTF8(m.Why[:min(len(m.Why), maxWhy)], "")
@@ -78,11 +80,58 @@ func (r Report) Holds(l List, repository string, d digest.Digest) bool {
 	return true
 }
 
+// Copies says which nodes hold an image of a list and which do not, by their reports; a node without one has an empty
+// one. lacks says why a node does not, in words.
+func Copies(l List, repository string, d digest.Digest, reports map[string]Report) (held []string,
+	lacks map[string]string) {
+	lacks = map[string]string{}
+	for node, r := range reports {
+		switch {
+		case r.Holds(l, repository, d):
+			held = append(held, node)
+		default:
+			lacks[node] = r.Behind(l)
+			for _, m := range r.Missing {
+				if r.List == l.Hash() && m.Image == (Image{Repository: repository, Digest: d}).Name() {
+					lacks[node] = m.Why
+				}
+			}
+		}
+	}
+	slices.Sort(held)
+	return held, lacks
+}
+
+// Behind says, in words, why a registry may lack images of a list.
+func (r Report) Behind(l List) string {
+	switch {
+	case r.Problem != "":
+		return r.Problem
+	case r.List == "":
+		return "its registry has not reported yet: does dayone-registry run there?"
+	case r.List != l.Hash():
+		return "its registry has not seen the newest list yet"
+	}
+	return fmt.Sprintf("its registry lacks %d images", r.Wanted-r.Held)
+}
+
+// Reported reads a node's annotation. What cannot be read is a problem of the node; "" is an empty report.
+func Reported(annotation string) Report {
+	if annotation == "" {
+		return Report{}
+	}
+	r, err := DecodeReport([]byte(annotation))
+	if err != nil {
+		return Report{Problem: err.Error()}
+	}
+	return r
+}
+
 // DecodeReport reads a report. It comes from a node, which may say anything.
 func DecodeReport(raw []byte) (Report, error) {
 	var r Report
-	if len(raw) > MaxReportBytes {
-		return r, fmt.Errorf("read report of a registry: it has %d bytes, more than %d", len(raw), MaxReportBytes)
+	if len(raw) > maxReportBytes {
+		return r, fmt.Errorf("read report of a registry: it has %d bytes, more than %d", len(raw), maxReportBytes)
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return Report{}, fmt.Errorf("read report of a registry: %w", err)
@@ -106,7 +155,7 @@ func WriteReport(path string, r Report) error {
 	return nil
 }
 
-// ReadReport reads what WriteReport kept. One that is older than StaleAfter comes with a problem: nobody writes it any
+// ReadReport reads what WriteReport kept. One that is older than staleAfter comes with a problem: nobody writes it any
 // more. there is false where no registry has ever written one.
 func ReadReport(path string, now time.Time) (r Report, there bool, err error) {
 	fi, err := os.Stat(path)
@@ -115,7 +164,7 @@ func ReadReport(path string, now time.Time) (r Report, there bool, err error) {
 	}
 	var raw []byte
 	if err == nil {
-		raw, err = readBounded(path, MaxReportBytes+1)
+		raw, err = readBounded(path, maxReportBytes+1)
 	}
 	if err != nil {
 		return r, false, fmt.Errorf("read report of the registry: %w", err)
@@ -123,7 +172,7 @@ func ReadReport(path string, now time.Time) (r Report, there bool, err error) {
 	if r, err = DecodeReport(raw); err != nil {
 		return r, true, err
 	}
-	if age := now.Sub(fi.ModTime()); age.Abs() > StaleAfter {
+	if age := now.Sub(fi.ModTime()); age.Abs() > staleAfter {
 		r.Ready, r.Problem = false, "the registry has not reported since "+fi.ModTime().UTC().Format(time.RFC3339)+
 			": see journalctl -u dayone-registry on the node"
 	}

@@ -1,6 +1,6 @@
 // Package cluster holds the commands that work with a cluster.
 //
-//	kubeconfig or dump -> install | upgrade | manifests | status | logs | plan | why | policies | uninstall | file
+//	kubeconfig -> install | upgrade | uninstall | manifests | status | logs | registry | plan | why | policies | file
 package cluster
 
 import (
@@ -27,7 +27,7 @@ func Command(version string) *cobra.Command {
 	for _, command := range []func(*connect.Flags) *cobra.Command{newInstall, newUpgrade, newUninstall} {
 		group.AddCommand(connect.WithHints(command(c), connect.Administrator))
 	}
-	for _, command := range append(plan.OfCluster(c), newManifests(c), newStatus(c), newLogs(c)) {
+	for _, command := range append(plan.OfCluster(c), newManifests(c), newStatus(c), newLogs(c), newRegistry(c)) {
 		group.AddCommand(connect.WithHints(command, ""))
 	}
 	group.AddCommand(newFile())

@@ -270,6 +270,8 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		assert.True(t, s.Programs[0].Available)
 	})
 
+	t.Run("registries of the control plane", func(t *testing.T) { showsRegistries(t, e, do) })
+
 	t.Run("a second installation elsewhere is refused", func(t *testing.T) {
 		code, _, errs := do("install", "--image", "r.test/all:1", "-n", "elsewhere")
 		assert.Equal(t, cli.ExitFailed, code)

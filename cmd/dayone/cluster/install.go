@@ -44,6 +44,8 @@ func (f *installFlags) add(cmd *cobra.Command) {
 		"argument of machine-os-builder start, such as --build-pod-user-namespace (repeatable)")
 	s.Int32Var(&o.Replicas, "replicas", 0, "copies of dayone-controller (default 2, or 1 on a cluster of one node)")
 	s.BoolVar(&o.NodeAgent, "node-agent", false, "also install the agent on every node")
+	s.StringVar(&o.Registry, "cluster-registry", "", "HOST:PORT in the names of the images that the control plane's own "+
+		"registries hold, see dayone registry node-config (default: there are none)")
 	s.StringVar(&o.APIServer, "api-server", "",
 		"URL at which new nodes reach the API server, such as https://api.example.com:6443 (default: the cluster's)")
 	s.BoolVar(&o.ApproveNodes, "approve-nodes", false,
@@ -111,6 +113,7 @@ func (f *installFlags) keep(old cluster.Options, cmd *cobra.Command) {
 		"builder-arg":       func() { o.BuilderArgs = old.BuilderArgs },
 		"replicas":          func() { o.Replicas = old.Replicas },
 		"node-agent":        func() { o.NodeAgent = old.NodeAgent },
+		"cluster-registry":  func() { o.Registry = old.Registry },
 		"api-server":        func() { o.APIServer = old.APIServer },
 		"approve-nodes":     func() { o.ApproveNodes = old.ApproveNodes },
 		"privileged-builds": func() { o.PrivilegedBuilds = old.PrivilegedBuilds },

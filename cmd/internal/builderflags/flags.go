@@ -52,6 +52,8 @@ func (f *Flags) Add(s *pflag.FlagSet) {
 		"PEM file of CAs that sign registries' certificates, beside the cluster's")
 	o := &f.options
 	s.StringVar(&o.Platform, "platform", "", "os/architecture of the pools' nodes (default this program's)")
+	s.StringVar(&o.Registry, "cluster-registry", "",
+		"HOST:PORT of images that the control plane's own registries hold: builds wait until they have theirs")
 	s.StringVar(&o.PullSecret, "pull-secret", buildcontroller.DefaultPullSecret,
 		"Secret that pulls the base image of a MachineOSConfig that names none")
 	s.IntVar(&o.Parallel, "parallel", buildcontroller.DefaultParallel, "how many builds run at once")

@@ -32,7 +32,9 @@ const (
 	BuildPriorityClass = "dayone-build"
 	// StatusName names the ConfigMap that says how dayone as a whole is.
 	StatusName = "dayone-status"
-	// StatusConditions is its key with a list of metav1.Condition; other ConfigMaps of dayone may have it, too.
+	// RegistryName names the ConfigMap with the images that the control plane's registries must hold.
+	RegistryName = "dayone-registry"
+	// StatusConditions is StatusName's key with a list of metav1.Condition; other ConfigMaps of dayone may have it, too.
 	StatusConditions = "conditions.json"
 	// MachineConfiguration is the name of the operator's singleton, whose status carries the controllers' conditions.
 	MachineConfiguration = "cluster"

@@ -51,6 +51,9 @@ type Options struct {
 	BuilderArgs []string `json:",omitempty"`
 	// NodeAgent adds the DaemonSet of dayone-daemon and what it needs.
 	NodeAgent bool
+	// Registry is HOST:PORT in the names of the images that the control plane's own registries hold, with NodeAgent;
+	// empty: there are none.
+	Registry string `json:",omitempty"`
 	// APIServer is where new nodes reach the API server, with NodeAgent; empty: the cluster says it.
 	APIServer string
 	// ApproveNodes lets the cluster's own approver sign new nodes' certificates without a person, with NodeAgent.
@@ -76,6 +79,9 @@ var imageReference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
 // digested is the end of a reference by digest: builds take no base image that a tag could exchange.
 var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
+// registryHost is HOST:PORT with a dot in its name: without one, clients take it for a part of a name on Docker Hub.
+var registryHost = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+:[0-9]{1,5}$`)
+
 // builderArg is a long flag; installedArg are those that the installation decides. What the others mean is the
 // builder's affair.
 var (
@@ -92,6 +98,18 @@ func checkBuilderArg(arg string) error {
 		return fmt.Errorf("argument %q of %s: the installation sets it", arg, Builder)
 	}
 	return nil
+}
+
+// checkRegistry names what the control plane's registries lack.
+func (o Options) checkRegistry() (bad []error) {
+	if o.Registry != "" && o.Namespace != DefaultNamespace {
+		bad = append(bad, fmt.Errorf("namespace %q: the control plane's registries need %s", o.Namespace, DefaultNamespace))
+	}
+	if o.Registry != "" && (!o.NodeAgent || !registryHost.MatchString(o.Registry)) {
+		bad = append(bad, fmt.Errorf("registry %q of the control plane: give HOST:PORT as names of images have it, and ask "+
+			"for the node agent, which brings the registries what they work by", o.Registry))
+	}
+	return bad
 }
 
 // Validate names every wrong option.
@@ -119,6 +137,7 @@ func (o Options) Validate() error {
 	if u, err := url.Parse(o.APIServer); o.APIServer != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		bad = append(bad, fmt.Errorf("API server %q is no address such as https://api.example.com:6443", o.APIServer))
 	}
+	bad = append(bad, o.checkRegistry()...)
 	if (o.ApproveNodes || o.APIServer != "") && !o.NodeAgent {
 		bad = append(bad, errors.New("new nodes are served with the node agent only: ask for it, too"))
 	}

@@ -152,6 +152,9 @@ func TestOptionsValidate(t *testing.T) {
 		{"a secret name with a slash", Options{Images: images, ImagePullSecret: "a/b"}, "image pull secret"},
 		{"an API server without https", Options{Images: images, NodeAgent: true, APIServer: "http://api.test"},
 			"API server"},
+		{"a registry that is no HOST:PORT", Options{Images: images, NodeAgent: true, Registry: "api-int:22626/x"},
+			"HOST:PORT"},
+		{"a registry and no agent for it", Options{Images: images, Registry: "api-int.example.com:22626"}, "node agent"},
 		{"new nodes and nobody for them", Options{Images: images, ApproveNodes: true}, "ask for it, too"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

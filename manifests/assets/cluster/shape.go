@@ -74,6 +74,9 @@ func (o Options) shapeWorkload(object *unstructured.Unstructured) error {
 	if o.NodeAgent {
 		further[Controller] = append(further[Controller], "--node-agent")
 	}
+	if o.Registry != "" {
+		further[Controller] = append(further[Controller], "--cluster-registry="+o.Registry)
+	}
 	if object.GetName() == Controller {
 		if err := unstructured.SetNestedField(object.Object, int64(o.Replicas), "spec", "replicas"); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // requestLimit bounds one request: a node whose API does not answer goes on without.
@@ -143,6 +144,24 @@ func (c *Client) PinnedImageSet(ctx context.Context, name string) (*mcfgv1.Pinne
 		return nil, fmt.Errorf("read PinnedImageSet %s: %w", name, err)
 	}
 	return o, nil
+}
+
+// RegistryFiles reads what the registries of the control plane work by; nil when the cluster publishes nothing.
+func (c *Client) RegistryFiles(ctx context.Context) (map[string]string, error) {
+	var o struct {
+		Data map[string]string `json:"data"`
+	}
+	err := c.ask(ctx, &o, func() *rest.Request {
+		return c.rest.Get().AbsPath("/api/v1/namespaces", cluster.DefaultNamespace, "configmaps", cluster.RegistryName).
+			SetHeader("Accept", plainJSON)
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryName, err)
+	}
+	return o.Data, nil
 }
 
 // controllerConfig is the only one. Source: MCO.

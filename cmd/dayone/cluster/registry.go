@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/rebase/registrycontroller"
+)
+
+// newRegistry is the group of what concerns the registries of the control plane.
+func newRegistry(c *connect.Flags) *cobra.Command {
+	return cli.NewGroup("registry", "Look at the registries of the control plane", newRegistryStatus(c))
+}
+
+func newRegistryStatus(c *connect.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show which image is in which registry of the control plane, and who wants it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, _, err := c.Client()
+			if err != nil {
+				return err
+			}
+			s, err := registrycontroller.ReadStatus(cmd.Context(), api, c.Namespace)
+			if err != nil {
+				return err
+			}
+			return cli.PrintTable(cmd, s, func(t io.Writer) { writeRegistry(t, s) })
+		},
+	}
+}
+
+func writeRegistry(t io.Writer, s *registrycontroller.Status) {
+	fmt.Fprintf(t, "registry %s, list of %s\n\nNODE\tNODE READY\tHELD\tSTORED\tFREE\tDETAIL\n", s.Registry,
+		s.Issued.Format(time.RFC3339))
+	for _, n := range s.Nodes {
+		fmt.Fprintf(t, "%s\t%t\t%d of %d\t%.1f GiB\t%.1f GiB\t%s\n", n.Name, n.Ready, n.Report.Held, n.Report.Wanted,
+			gibibytes(n.Report.StoredBytes), gibibytes(n.Report.FreeBytes), n.Behind)
+	}
+	fmt.Fprint(t, "\nIMAGE\tCOPIES\tMISSING ON\tWANTED BY\n")
+	for _, i := range s.Images {
+		missing := strings.Join(slices.Sorted(maps.Keys(i.Lacking)), ", ")
+		if i.OnlyKeep {
+			missing = "not fetched: nobody but a node names it"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", i.Name(), len(i.Held), missing, strings.Join(i.By, ", "))
+	}
+	fmt.Fprint(t, "\nCONDITION\tSTATUS\tREASON\tDETAIL\n")
+	for _, c := range s.Conditions {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+}
+
+func gibibytes(n int64) float64 { return float64(n) / (1 << 30) }

@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
+	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/wanted"
+)
+
+const (
+	// replicaInterval is how often the agent of a node with a registry carries files to it and its report to the API.
+	replicaInterval = 10 * time.Second
+	// peersInterval is how often other agents look for the registries' addresses: with 5,000 nodes the API has 17 requests
+	// a second more, and the node's forwarder finds another registry meanwhile.
+	peersInterval = 5 * time.Minute
+)
+
+// registryFiles are what the registries of the control plane work by.
+type registryFiles interface {
+	// RegistryFiles reads their contents by name; nil when the cluster publishes none.
+	RegistryFiles(ctx context.Context) (map[string]string, error)
+}
+
+// replicating brings the addresses of the control plane's registries to the node, and serves the node's own registry,
+// which has no credential for the API, beside the state machine. A node without the registry's directory has none.
+type replicating struct {
+	dir     string
+	peers   string
+	cluster Cluster
+	record  recordWriter
+	now     func() time.Time
+	log     *logrus.Entry
+	// said is the annotation as this process left it; known: it has.
+	said  string
+	known bool
+	// looked is when the addresses were last asked for.
+	looked time.Time
+}
+
+func newReplicating(o Options, w recordWriter) *replicating {
+	return &replicating{dir: filepath.Join(o.Root, wanted.Dir), peers: filepath.Join(o.Root, peers.Path),
+		cluster: o.Cluster, record: w, now: o.Now, log: o.Log}
+}
+
+// follow works until ctx ends.
+func (r *replicating) follow(ctx context.Context) {
+	tick := time.NewTicker(replicaInterval)
+	defer tick.Stop()
+	for {
+		if err := r.once(ctx); err != nil && ctx.Err() == nil {
+			level := logrus.WarnLevel
+			if errors.Is(err, kubeapi.ErrNoAnswer) { // the registry goes on with what it has
+				level = logrus.DebugLevel
+			}
+			r.log.WithError(err).Log(level, "cannot serve the node's registry")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// once brings the files and takes the report.
+func (r *replicating) once(ctx context.Context) error {
+	_, err := os.Stat(r.dir)
+	own := !os.IsNotExist(err)
+	if !own && time.Since(r.looked) < peersInterval && !r.looked.IsZero() {
+		return nil
+	}
+	files, err := r.cluster.RegistryFiles(ctx)
+	if err != nil {
+		return err
+	}
+	r.looked = time.Now()
+	errs := []error{r.bringPeers(files[wanted.PeersFile])}
+	if !own {
+		return errors.Join(append(errs, r.say(ctx, ""))...)
+	}
+	if list := files[wanted.ListFile]; list != "" {
+		_, err := wanted.WriteFile(filepath.Join(r.dir, wanted.ListFile), []byte(list))
+		errs = append(errs, err)
+	}
+	report, there, err := wanted.ReadReport(filepath.Join(r.dir, wanted.ReportFile), r.now())
+	switch {
+	case err != nil:
+		report = wanted.Report{Problem: err.Error()}
+	case !there:
+		report = wanted.Report{Problem: "the registry has not run yet: see systemctl status dayone-registry on the node"}
+	}
+	text, err := report.Encode()
+	if err == nil {
+		err = r.say(ctx, text)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// bringPeers writes the addresses, where there are any. What cannot be read is left out: the node keeps what it has.
+func (r *replicating) bringPeers(raw string) error {
+	if raw == "" {
+		return nil
+	}
+	list, err := peers.Parse([]byte(raw))
+	if err == nil && len(list.Peers) > 0 {
+		if have, _ := os.ReadFile(r.peers); string(have) != raw { // what cannot be read is written anew
+			err = list.Write(r.peers)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("bring addresses of registries: %w", err)
+	}
+	return nil
+}
+
+// say writes the report on the node; "" removes it.
+func (r *replicating) say(ctx context.Context, text string) error {
+	if r.known && r.said == text {
+		return nil
+	}
+	if text == "" {
+		n, err := r.cluster.Node(ctx)
+		if err != nil {
+			return err
+		}
+		if _, there := n.Annotations[manifests.AnnotationRegistry]; !there {
+			r.said, r.known = "", true
+			return nil
+		}
+	}
+	change := &text
+	if text == "" {
+		change = nil
+	}
+	if err := r.record.annotate(ctx, map[string]*string{manifests.AnnotationRegistry: change}); err != nil {
+		return err
+	}
+	r.said, r.known = text, true
+	return nil
+}

@@ -1,0 +1,208 @@
+package registrycontroller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/wantedimages"
+	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/wanted"
+)
+
+const (
+	// name is the controller's, in logs and as owner of fields.
+	name = "dayone-registry"
+	// renew is how often the list is issued anew although nothing has changed: registries drop nothing by a list that is
+	// older than an hour.
+	renew = 10 * time.Minute
+)
+
+// Options of the controller. Registry and Namespace are required.
+type Options struct {
+	// Registry is HOST[:PORT] in the names of the cluster's own images.
+	Registry string
+	// Namespace has the ConfigMap with the list.
+	Namespace string
+	// Log takes a line for each change; default none.
+	Log *logrus.Entry
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	// Metrics takes the collectors; default none.
+	Metrics prometheus.Registerer
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = report.NoLog()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// reconciler has one request only: the list is the cluster's.
+type reconciler struct {
+	client  client.Client
+	live    client.Reader
+	metrics *metrics
+	o       Options
+}
+
+// SetupWithManager lets mgr run the controller.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
+	if o.Registry == "" || o.Namespace == "" {
+		return errors.New("set up the registries' controller: Registry and Namespace are required")
+	}
+	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), metrics: newMetrics(), o: o.withDefaults()}
+	if o.Metrics != nil {
+		if err := o.Metrics.Register(r.metrics); err != nil {
+			return fmt.Errorf("set up %s: %w", name, err)
+		}
+	}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+	})
+	b := ctrl.NewControllerManagedBy(mgr).Named(name)
+	for _, kind := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.MachineOSConfig{},
+		&mcfgv1.MachineOSBuild{}, &mcfgv1.ControllerConfig{}} {
+		b = b.Watches(kind, one)
+	}
+	if err := b.Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanged())).Complete(r); err != nil {
+		return fmt.Errorf("set up %s: %w", name, err)
+	}
+	return nil
+}
+
+// nodeChanged leaves out heartbeats.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		after, also := e.ObjectNew.(*corev1.Node)
+		return !ok || !also || ready(before) != ready(after) ||
+			!reflect.DeepEqual(before.Status.Addresses, after.Status.Addresses) ||
+			!reflect.DeepEqual(before.Labels, after.Labels) ||
+			!reflect.DeepEqual(before.Annotations, after.Annotations)
+	}}
+}
+
+func ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Reconcile publishes what is wanted and judges what nodes report.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	v, err := r.view(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	have, err := r.read(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	images, unknown := wantedimages.Of(r.o.Registry, v)
+	list := wanted.New(r.o.Now(), images)
+	if age := r.o.Now().Sub(have.list.Issued); reflect.DeepEqual(have.list.Images, list.Images) && age.Abs() < renew {
+		list.Issued = have.list.Issued
+	}
+	members := membersOf(v.Nodes)
+	addresses, err := r.peers(v.Nodes)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	conditions := judge(list, members, unknown)
+	r.metrics.set(list, members, len(unknown))
+	if err := r.write(ctx, have, list, addresses, conditions); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: renew / 2}, nil
+}
+
+// view reads from the cache and changes nothing.
+func (r *reconciler) view(ctx context.Context) (wantedimages.View, error) {
+	var pools mcfgv1.MachineConfigPoolList
+	var configs mcfgv1.MachineConfigList
+	var layering mcfgv1.MachineOSConfigList
+	var builds mcfgv1.MachineOSBuildList
+	var controllers mcfgv1.ControllerConfigList
+	var nodes corev1.NodeList
+	for _, list := range []client.ObjectList{&pools, &configs, &layering, &builds, &controllers, &nodes} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return wantedimages.View{}, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	return wantedimages.View{Pools: pools.Items, MachineConfigs: configs.Items, MachineOSConfigs: layering.Items,
+		MachineOSBuilds: builds.Items, ControllerConfigs: controllers.Items, Nodes: nodes.Items}, nil
+}
+
+// member is a control-plane node with what it reports.
+type member struct {
+	name   string
+	ready  bool
+	report wanted.Report
+}
+
+// membersOf are the nodes of the control plane. A report that cannot be read is a problem of its node.
+func membersOf(nodes []corev1.Node) []member {
+	var out []member
+	for i := range nodes {
+		n := &nodes[i]
+		if !manifests.ControlPlane(n.Labels) {
+			continue
+		}
+		out = append(out, member{name: n.Name, ready: ready(n),
+			report: wanted.Reported(n.Annotations[manifests.AnnotationRegistry])})
+	}
+	return out
+}
+
+// peers are the addresses of the control plane's registries, for nodes: the nodes' own and the registry's port. One
+// that is not ready is among them, for it may serve.
+func (r *reconciler) peers(nodes []corev1.Node) (string, error) {
+	list := peers.List{Registry: r.o.Registry, Peers: []peers.Peer{}}
+	_, port, err := net.SplitHostPort(r.o.Registry)
+	if err != nil {
+		port = strconv.Itoa(peers.Port)
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if !manifests.ControlPlane(n.Labels) {
+			continue
+		}
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				list.Peers = append(list.Peers, peers.Peer{Name: n.Name, Address: net.JoinHostPort(a.Address, port)})
+				break
+			}
+		}
+	}
+	slices.SortFunc(list.Peers, func(a, b peers.Peer) int { return cmp.Compare(a.Name, b.Name) })
+	raw, err := list.Encode()
+	return string(raw), err
+}

@@ -1,0 +1,68 @@
+package registrycontroller
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dayone.dev/dayone/registry/wanted"
+)
+
+// metrics are what the registries of the control plane have, as last reported. It is safe for concurrent use.
+type metrics struct {
+	wanted, unknown, held, ready, free, stored *prometheus.Desc
+
+	mu      sync.Mutex
+	images  int
+	strange int
+	list    string
+	members []member
+}
+
+func newMetrics() *metrics {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("dayone_replica_"+name, help, labels, nil)
+	}
+	return &metrics{
+		wanted:  d("wanted_images", "Images that the registry of each control-plane node must hold."),
+		unknown: d("unknown_references", "Images that nodes name and that nobody has made."),
+		held:    d("held_images", "Wanted images that the node's registry holds.", "node"),
+		ready:   d("ready", "1 when the node's registry holds all wanted images, else 0.", "node"),
+		free:    d("free_bytes", "Free bytes of the disk of the node's registry, rounded down.", "node"),
+		stored:  d("stored_bytes", "Bytes of images in the node's registry, rounded down.", "node"),
+	}
+}
+
+func (m *metrics) set(list wanted.List, members []member, unknown int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.images, m.strange, m.list, m.members = len(list.Fetched()), unknown, list.Hash(), members
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.wanted, m.unknown, m.held, m.ready, m.free, m.stored} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(m.wanted, float64(m.images))
+	gauge(m.unknown, float64(m.strange))
+	for _, n := range m.members {
+		gauge(m.held, float64(n.report.Held), n.name)
+		ready := 0.0
+		if n.report.Ready && n.report.List == m.list {
+			ready = 1
+		}
+		gauge(m.ready, ready, n.name)
+		gauge(m.free, float64(n.report.FreeBytes), n.name)
+		gauge(m.stored, float64(n.report.StoredBytes), n.name)
+	}
+}

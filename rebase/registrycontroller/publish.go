@@ -1,0 +1,147 @@
+package registrycontroller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/wantedimages"
+	"dayone.dev/dayone/registry/wanted"
+)
+
+// Types of the conditions in the ConfigMap.
+const (
+	// conditionHeld is True when the registry of every ready control-plane node has all wanted images.
+	conditionHeld = "ImagesHeld"
+	// conditionKnown is False while a node names an image of the cluster's registry that nobody has made.
+	conditionKnown = "ReferencesKnown"
+	// maxNamed is how many images or nodes a message names.
+	maxNamed = 5
+)
+
+// published is the ConfigMap as it was read.
+type published struct {
+	list       wanted.List
+	peers      string
+	conditions []metav1.Condition
+}
+
+// read asks the API and no cache: the controller may read this one ConfigMap only. One that is missing or damaged is
+// written anew.
+func (r *reconciler) read(ctx context.Context) (published, error) {
+	var have corev1.ConfigMap
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.o.Namespace, Name: cluster.RegistryName}, &have)
+	if client.IgnoreNotFound(err) != nil {
+		return published{}, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryName, err)
+	}
+	out := published{peers: have.Data[wanted.PeersFile]}
+	if raw := have.Data[wanted.ListFile]; raw != "" {
+		if out.list, err = wanted.Decode([]byte(raw)); err != nil {
+			r.o.Log.WithError(err).Warn("published list is damaged and is written anew")
+		}
+	}
+	if json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &out.conditions) != nil {
+		out.conditions = nil
+	}
+	return out, nil
+}
+
+// write publishes what differs. A list that is too large leaves the one before, and says so.
+func (r *reconciler) write(ctx context.Context, have published, list wanted.List, peers string,
+	conditions []metav1.Condition) error {
+	settled := slices.Clone(have.conditions)
+	for _, c := range conditions {
+		c.LastTransitionTime = metav1.NewTime(r.o.Now().UTC())
+		meta.SetStatusCondition(&settled, c)
+	}
+	if reflect.DeepEqual(have.list, list) && have.peers == peers && reflect.DeepEqual(have.conditions, settled) {
+		return nil
+	}
+	raw, err := list.Encode()
+	if err != nil {
+		return fmt.Errorf("publish wanted images: remove old MachineOSBuilds, or keep fewer: %w", err)
+	}
+	shown, err := json.MarshalIndent(settled, "", " ")
+	if err != nil {
+		return fmt.Errorf("write conditions: %w", err)
+	}
+	apply := applycorev1.ConfigMap(cluster.RegistryName, r.o.Namespace).
+		WithLabels(map[string]string{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy}).
+		WithData(map[string]string{wanted.ListFile: string(raw), wanted.PeersFile: peers,
+			cluster.StatusConditions: string(shown)})
+	err = r.client.Apply(ctx, apply, client.FieldOwner(name), client.ForceOwnership)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("write ConfigMap %s: its namespace is missing: %w", cluster.RegistryName, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write ConfigMap %s: %w", cluster.RegistryName, err)
+	}
+	if have.list.Hash() != list.Hash() {
+		r.o.Log.WithField("images", len(list.Images)).Info("other images are wanted")
+	}
+	return nil
+}
+
+// judge makes the conditions. A node that is not ready does not count: what it has is seen when it is back.
+func judge(list wanted.List, members []member, unknown []wantedimages.Unknown) []metav1.Condition {
+	held := metav1.Condition{Type: conditionHeld, Status: metav1.ConditionTrue, Reason: "AllHeld"}
+	var bad []string
+	count := 0
+	for _, m := range members {
+		if !m.ready {
+			continue
+		}
+		count++
+		if m.report.Ready && m.report.List == list.Hash() {
+			continue
+		}
+		bad = append(bad, m.name+": "+lacking(list, m.report))
+	}
+	held.Message = fmt.Sprintf("%d images are in the registries of %d ready control-plane nodes", len(list.Fetched()),
+		count)
+	switch {
+	case count == 0:
+		held.Status, held.Reason, held.Message = metav1.ConditionUnknown, "NoNodes", "no control-plane node is ready"
+	case len(bad) > 0:
+		held.Status, held.Reason, held.Message = metav1.ConditionFalse, "Missing", few(bad)
+	}
+	known := metav1.Condition{Type: conditionKnown, Status: metav1.ConditionTrue, Reason: "AsExpected",
+		Message: "every image that a node names was made by the cluster"}
+	if len(unknown) > 0 {
+		var names []string
+		for _, u := range unknown {
+			names = append(names, fmt.Sprintf("node %s names %s in %s", u.Node, u.Image, u.Annotation))
+		}
+		known.Status, known.Reason = metav1.ConditionFalse, "Unknown"
+		known.Message = few(names) + ": no build, MachineOSConfig or config has this image; it is not fetched. Correct " +
+			"the annotation, or push the image and name it in the MachineOSConfig"
+	}
+	return []metav1.Condition{held, known}
+}
+
+// lacking says what a registry lacks.
+func lacking(list wanted.List, r wanted.Report) string {
+	if len(r.Missing) > 0 && r.Problem == "" && r.List == list.Hash() {
+		return fmt.Sprintf("%d of %d images are missing, first %s: %s", r.Wanted-r.Held, r.Wanted, r.Missing[0].Image,
+			r.Missing[0].Why)
+	}
+	return r.Behind(list)
+}
+
+func few(all []string) string {
+	if len(all) > maxNamed {
+		all = append(all[:maxNamed:maxNamed], fmt.Sprintf("and %d more", len(all)-maxNamed))
+	}
+	return strings.Join(all, "; ")
+}

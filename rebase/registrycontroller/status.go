@@ -1,0 +1,91 @@
+package registrycontroller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/wanted"
+)
+
+// Status is what the registries of a control plane must hold and what they say that they hold.
+type Status struct {
+	// Registry is HOST:PORT in the names of images.
+	Registry string `json:"registry"`
+	// Issued is when the list was last renewed.
+	Issued     time.Time          `json:"issued"`
+	Images     []ImageStatus      `json:"images"`
+	Nodes      []NodeStatus       `json:"nodes"`
+	Conditions []metav1.Condition `json:"conditions"`
+}
+
+// ImageStatus is one wanted image.
+type ImageStatus struct {
+	wanted.Image
+	// Held are the nodes whose registry has it; Lacking says of the others why not.
+	Held    []string          `json:"held"`
+	Lacking map[string]string `json:"lacking,omitempty"`
+}
+
+// NodeStatus is the registry of one control-plane node.
+type NodeStatus struct {
+	Name string `json:"name"`
+	// Ready is the node's own condition.
+	Ready bool `json:"nodeReady"`
+	// Behind says why its registry may lack images; "" when it has all.
+	Behind string        `json:"behind,omitempty"`
+	Report wanted.Report `json:"report"`
+}
+
+// ReadStatus reads it from a cluster.
+func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status, error) {
+	var have corev1.ConfigMap
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.RegistryName}, &have)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read ConfigMap %s: the control plane has no registries: install with --cluster-registry, "+
+			"see dayone registry node-config: %w", cluster.RegistryName, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryName, err)
+	}
+	list, err := wanted.Decode([]byte(have.Data[wanted.ListFile]))
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}}
+	if at, err := peers.Parse([]byte(have.Data[wanted.PeersFile])); err == nil { // the nodes below say the same
+		s.Registry = at.Registry
+	}
+	if err := json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &s.Conditions); err != nil {
+		return nil, fmt.Errorf("read conditions: %w", err)
+	}
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	reports := map[string]wanted.Report{}
+	for _, m := range membersOf(nodes.Items) {
+		reports[m.name] = m.report
+		n := NodeStatus{Name: m.name, Ready: m.ready, Report: m.report}
+		if !m.report.Ready || m.report.List != list.Hash() {
+			n.Behind = lacking(list, m.report)
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	for _, i := range list.Images {
+		row := ImageStatus{Image: i}
+		if !i.OnlyKeep {
+			row.Held, row.Lacking = wanted.Copies(list, i.Repository, i.Digest, reports)
+		}
+		s.Images = append(s.Images, row)
+	}
+	return s, nil
+}
