@@ -257,8 +257,8 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 			"    custom: {minTLSVersion: VersionTLS12, ciphers: [ECDHE-RSA-AES128-GCM-SHA256], groups: [X25519]}\n",
 			"the kubelet has no setting for groups"},
 		{"a field of the MachineConfiguration that is not ours", "apiVersion: operator.openshift.io/v1\n" +
-			"kind: MachineConfiguration\nmetadata: {name: cluster}\nspec: {managementState: Managed, logLevel: Debug}\n",
-			"spec.logLevel has no effect"},
+			"kind: MachineConfiguration\nmetadata: {name: cluster}\nspec: {managementState: Managed, failedRevisionLimit: 3}\n",
+			"spec.failedRevisionLimit has no effect"},
 		{"a pool without nodes", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n" +
 			"metadata: {name: infra}\nspec:\n  machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: " +
 			"worker}}\n  nodeSelector: {matchLabels: {infra: ''}}\n", "its nodeSelector selects no node"},
