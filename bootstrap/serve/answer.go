@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 
@@ -23,6 +25,8 @@ type poolAnswers struct {
 	err       error
 	material  *material
 	byVersion map[string]*answer
+	// choices are answers of which each client gets one; none: all get this one.
+	choices []*poolAnswers
 }
 
 // answer is one complete response.
@@ -46,6 +50,19 @@ func newPoolAnswers(m *material) *poolAnswers {
 		p.byVersion[v] = &answer{}
 	}
 	return p
+}
+
+// of gives a client, HOST:PORT, its choice: whatever the port, so that it finds the same when it asks again.
+func (p *poolAnswers) of(client string) *poolAnswers {
+	if len(p.choices) == 0 {
+		return p
+	}
+	host, _, err := net.SplitHostPort(client)
+	if err != nil {
+		host = client
+	}
+	sum := sha256.Sum256([]byte(host))
+	return p.choices[binary.BigEndian.Uint64(sum[:8])%uint64(len(p.choices))]
 }
 
 // get returns the answer in a version. The first request makes it; concurrent requests wait for it.

@@ -158,7 +158,7 @@ func (s *Server) config(w http.ResponseWriter, r *http.Request) {
 		refuse(w, pool.status, pool.err)
 		return
 	}
-	a := pool.get(version)
+	a := pool.of(r.RemoteAddr).get(version)
 	if a.err != nil {
 		s.options.Log.WithError(a.err).WithFields(logrus.Fields{"pool": name, "version": version}).
 			Warn("config cannot be served in this version")

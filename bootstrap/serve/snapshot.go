@@ -61,6 +61,11 @@ func load(o Options) *snapshot {
 		}
 		m.additions = append(m.additions, pool.Additions...)
 		s.pools[name] = newPoolAnswers(m)
+		for _, choice := range pool.Choices {
+			one := *m
+			one.additions = append(slices.Clone(m.additions), choice)
+			s.pools[name].choices = append(s.pools[name].choices, newPoolAnswers(&one))
+		}
 	}
 	return s
 }

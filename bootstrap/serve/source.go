@@ -40,7 +40,10 @@ type RenderedPool struct {
 	Config *mcfgv1.MachineConfig
 	// Additions are merged after those of the options.
 	Additions []ign35.Config
-	Err       error
+	// Choices are alternatives of which each client gets one, always the same as long as there are as many; it is merged
+	// last. So clients spread over what the alternatives name in another order.
+	Choices []ign35.Config
+	Err     error
 	// status answers while Err is set; 0: 503, after which Ignition asks again.
 	status int
 }

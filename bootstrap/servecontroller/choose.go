@@ -33,7 +33,8 @@ func options() controller.Options {
 
 // pool is what a pool's new nodes get now. What they would have to boot a third time for is not served: they wait for
 // it.
-func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout.PoolView) (serve.RenderedPool, error) {
+func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout.PoolView,
+	registry clusterRegistry) (serve.RenderedPool, error) {
 	target, err := choose(c, look)
 	if err != nil {
 		return serve.RenderedPool{Err: err}, nil
@@ -48,20 +49,20 @@ func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout
 	}
 	served := serve.RenderedPool{Config: dress(&mc, target.Image)}
 	if r.o.FirstBoot != nil && target.Image != "" {
-		addition, err := r.firstBoot(target.Image)
+		addition, choices, err := r.dressed(target.Image, registry)
 		if err != nil {
 			return serve.RenderedPool{Err: err}, nil
 		}
-		served.Additions = []ign35.Config{addition}
+		served.Additions, served.Choices = []ign35.Config{addition}, choices
 	}
 	return served, nil
 }
 
 // firstBoot is what a layered node needs beside its config to boot its image with its second boot: the agent,
 // credentials and, when the registry is inside the cluster, a way to it.
-func (r *Reconciler) firstBoot(image string) (ign35.Config, error) {
+func (r *Reconciler) firstBoot(image string, auth []byte) (ign35.Config, error) {
 	o := *r.o.FirstBoot
-	o.PullAuth = *r.pullAuth.Load()
+	o.PullAuth = auth
 	if r.o.Proxy != nil && inCluster(image) {
 		path, err := r.o.Proxy.Allow(image)
 		if err != nil {
@@ -167,7 +168,7 @@ func same(a, b *serve.Rendered) bool {
 	for name, p := range a.Pools {
 		q, found := b.Pools[name]
 		if !found || fmt.Sprint(p.Err) != fmt.Sprint(q.Err) || !reflect.DeepEqual(p.Config, q.Config) ||
-			!reflect.DeepEqual(p.Additions, q.Additions) {
+			!reflect.DeepEqual(p.Additions, q.Additions) || !reflect.DeepEqual(p.Choices, q.Choices) {
 			return false
 		}
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	// pull directly.
 	Proxy        *Proxy
 	ProxyAddress string
+	// Registry is HOST:PORT in the names of the images that the control plane's own registries hold; "": it has none.
+	Registry string
 	// ProxyCA signed the certificate at ProxyAddress, PEM.
 	ProxyCA []byte
 }
@@ -162,13 +164,14 @@ func (r *Reconciler) read(ctx context.Context) (*serve.Rendered, error) {
 			out.TLS = servers.Items[i].Spec.TLSSecurityProfile
 		}
 	}
+	registry := r.findRegistry(nodes.Items, controllers.Items)
 	var errs []error
 	for i := range pools.Items {
 		look := c.View(pools.Items[i].Name)
 		if look == nil {
 			continue
 		}
-		served, err := r.pool(ctx, c, look)
+		served, err := r.pool(ctx, c, look, registry)
 		if err != nil {
 			errs = append(errs, err)
 			continue

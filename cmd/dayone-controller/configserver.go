@@ -37,6 +37,7 @@ type configServer struct {
 	daemon         string
 	pullSecret     string
 	registryCAFile string
+	registry       string
 	o              manager.Options
 }
 
@@ -65,6 +66,8 @@ func newConfigServer(version string) *cobra.Command {
 		"the node agent's program, which new nodes fetch from here; empty: their disk image has it")
 	f.StringVar(&s.pullSecret, "pull-secret", "",
 		"file with the pull secret of new nodes, also used at registries inside the cluster; empty, or no such file: none")
+	f.StringVar(&s.registry, "cluster-registry", "",
+		"HOST:PORT in the names of the images that the control plane's own registries hold: new nodes get their addresses")
 	f.StringVar(&s.registryCAFile, "registry-ca", "", "authorities of these registries in PEM, beside the system's")
 	return c
 }
@@ -202,8 +205,8 @@ func (s *configServer) options(id *serverIdentity, address, url string) (serveco
 	}
 	first.PullAuth = raw
 	proxy := &servecontroller.Proxy{Password: id.token, Keychain: known, Transport: transport}
-	return servecontroller.Options{FirstBoot: first, Proxy: proxy, ProxyAddress: address, ProxyCA: id.ca.CertificatePEM()},
-		nil
+	return servecontroller.Options{FirstBoot: first, Proxy: proxy, ProxyAddress: address, ProxyCA: id.ca.CertificatePEM(),
+		Registry: s.registry}, nil
 }
 
 // registryTransport trusts the system's authorities and those of --registry-ca.

@@ -40,6 +40,19 @@ func Owns(path string) bool {
 	return path == DropInPath || path == signaturesPath
 }
 
+// DropIn is the content of DropInPath: a registry, HOST[:PORT], has mirrors, HOST:PORT, for pulls by digest.
+func DropIn(registry string, mirrors ...string) []byte {
+	out := fmt.Appendf(nil, "# The registries of the control plane. dayone-daemon writes this file.\n"+
+		"[[registry]]\nlocation = %q\n", registry)
+	for _, m := range mirrors {
+		out = fmt.Appendf(out, "\n[[registry.mirror]]\nlocation = %q\npull-from-mirror = \"digest-only\"\n", m)
+	}
+	return out
+}
+
+// CAPath is where pulls look for the CAs of a mirror.
+func CAPath(mirror string) string { return certsDir + "/" + mirror + "/ca.crt" }
+
 // file is a file of the node; nil content: it must not be there.
 type file struct {
 	path    string
@@ -53,7 +66,7 @@ type file struct {
 func Apply(root, address string, m Mirror) (changed []string, err error) {
 	// All but the account is for everybody: rpm-ostree and bootc fetch as nobody.
 	all := []file{
-		{path: certsDir + "/" + address + "/ca.crt", mode: 0o644},
+		{path: CAPath(address), mode: 0o644},
 		{path: signaturesPath, mode: 0o644},
 		{path: AuthPath, mode: 0o600},
 		{path: DropInPath, mode: 0o644},
@@ -67,9 +80,7 @@ func Apply(root, address string, m Mirror) (changed []string, err error) {
 		if all[2].content, err = credentials.Encode(m.Account, address); err != nil {
 			return nil, err
 		}
-		all[3].content = fmt.Appendf(nil, "# Written by dayone-daemon: it asks the registries of the control plane.\n"+
-			"[[registry]]\nlocation = %q\n\n[[registry.mirror]]\nlocation = %q\npull-from-mirror = \"digest-only\"\n",
-			m.Registry, address)
+		all[3].content = DropIn(m.Registry, address)
 	}
 	for _, f := range all {
 		did, err := f.apply(root)
