@@ -45,7 +45,7 @@ func withForwarder(agent http.Handler, forward *forwarder.Forwarder) http.Handle
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		agent.ServeHTTP(w, r)
 		if r.Method == http.MethodGet && r.URL.Path == "/metrics" {
-			forward.WriteMetrics(w)
+			forward.State().WriteMetrics(w)
 		}
 	})
 }

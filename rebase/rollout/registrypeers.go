@@ -11,8 +11,9 @@ import (
 	"dayone.dev/dayone/registry/peers"
 )
 
-// RegistryPeers are the addresses of the control plane's registries, for nodes: the nodes' own and the port of registry,
-// which is HOST[:PORT] in the names of images. A node that is not ready is among them, for its registry may serve.
+// RegistryPeers are the addresses of the control plane's registries, for nodes: the nodes' own and the port of
+// registry, which is HOST[:PORT] in the names of images. A node that is not ready is among them, for its registry may
+// serve.
 func RegistryPeers(registry string, nodes []corev1.Node) peers.List {
 	list := peers.List{Registry: registry, Peers: []peers.Peer{}}
 	_, port, err := net.SplitHostPort(registry)

@@ -207,7 +207,8 @@ func TestScale(t *testing.T) {
 		}
 	}
 	t.Log("\n" + table.String())
-	const page, begin, end = "../../docs/operators/registry-scale.md", "<!-- simulation -->\n", "<!-- end of simulation -->\n"
+	const page = "../../docs/operators/registry-scale.md"
+	const begin, end = "<!-- simulation -->\n", "<!-- end of simulation -->\n"
 	raw, err := os.ReadFile(page)
 	require.NoError(t, err)
 	head, rest, ok := strings.Cut(string(raw), begin)

@@ -20,7 +20,7 @@ import (
 // blob serves a blob or one range of it. Where a peer stops, the next one goes on. Of a whole blob the client gets the
 // last piece when all bytes have the digest; otherwise its connection is broken. A range cannot be compared: that is
 // left to the client, which has the rest.
-func (f *Forwarder) blob(w http.ResponseWriter, r *http.Request, rt route.Route) {
+func blob(f *Forwarder, w http.ResponseWriter, r *http.Request, rt route.Route) {
 	d, err := digest.Parse(rt.Ref)
 	if err != nil || !d.Algorithm().Available() {
 		refuse(w, http.StatusBadRequest, "DIGEST_INVALID", "that is no digest", rt.Ref)

@@ -178,9 +178,9 @@ func (f *Forwarder) handler() http.Handler {
 		case !route.ValidName(rt.Name):
 			refuse(w, http.StatusNotFound, "NAME_UNKNOWN", "no such endpoint or repository name", nil)
 		case rt.End == route.Blob && r.Method == http.MethodGet:
-			f.blob(w, r, rt)
+			blob(f, w, r, rt)
 		case rt.End == route.Manifest, rt.End == route.Blob, rt.End == route.Tags, rt.End == route.Referrers:
-			f.small(w, r, rt)
+			small(f, w, r, rt)
 		default:
 			refuse(w, http.StatusNotFound, "UNSUPPORTED", "no such endpoint", nil)
 		}

@@ -370,7 +370,7 @@ func TestMetrics(t *testing.T) {
 	l.peers[0].Spoil(l.peers[0].Dying(500))
 	l.ask(t, http.MethodGet, "/v2/"+repo+"/blobs/"+d.String())
 	var out strings.Builder
-	l.f.WriteMetrics(&out)
+	l.f.State().WriteMetrics(&out)
 	for _, line := range []string{
 		fmt.Sprintf("dayone_forwarder_failures_total{peer=%q} 1", l.list.Peers[0].Name),
 		fmt.Sprintf("dayone_forwarder_bytes_total{peer=%q} 524288", l.list.Peers[0].Name),

@@ -18,9 +18,9 @@ import (
 // passed are the headers of a peer's answer that clients get. Nothing that says how to log in there is among them.
 var passed = []string{"Content-Type", "Docker-Content-Digest", "Etag", "Oci-Filters-Applied", "Accept-Ranges"}
 
-// small serves what is no blob's content: manifests, lists, and the heads of all of them. It is read as a whole, and one
-// that a digest names is compared with it, before the client gets anything.
-func (f *Forwarder) small(w http.ResponseWriter, r *http.Request, rt route.Route) {
+// small serves what is no blob's content: manifests, lists, and the heads of all of them. It is read as a whole, and
+// one that a digest names is compared with it, before the client gets anything.
+func small(f *Forwarder, w http.ResponseWriter, r *http.Request, rt route.Route) {
 	if !take(r.Context(), f.smalls) {
 		return
 	}

@@ -236,7 +236,7 @@ func TestAccountsAreApart(t *testing.T) {
 		require.NoError(t, got.header.Write(&all))
 		all.Write(got.body)
 		all.Write(state)
-		l.f.WriteMetrics(&all)
+		l.f.State().WriteMetrics(&all)
 		for _, s := range secrets {
 			assert.NotContains(t, all.String(), s)
 		}

@@ -170,8 +170,8 @@ func (s *state) show(list peers.List, node string) State {
 }
 
 // WriteMetrics writes the state in Prometheus' text format, version 0.0.4.
-func (f *Forwarder) WriteMetrics(w io.Writer) {
-	st := f.State()
+func (st State) WriteMetrics(w io.Writer) {
+	st.Peers = slices.Clone(st.Peers)
 	slices.SortFunc(st.Peers, func(a, b PeerState) int { return strings.Compare(a.Name, b.Name) })
 	head := func(name, kind, help string) {
 		fmt.Fprintf(w, "# HELP dayone_forwarder_%s %s\n# TYPE dayone_forwarder_%s %s\n", name, help, name, kind)

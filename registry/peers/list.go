@@ -85,7 +85,8 @@ func Parse(raw []byte) (List, error) {
 	}
 	var f file
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return List{}, fmt.Errorf("%w: it is damaged or was not written as a whole; the agent writes it anew from the API", err)
+		return List{}, fmt.Errorf("%w: it is damaged or was not written as a whole; the agent writes it anew from the API",
+			err)
 	}
 	if f.APIVersion != apiVersion || f.Kind != kind {
 		return List{}, fmt.Errorf("it is %q %q, wanted %q %q", f.APIVersion, f.Kind, apiVersion, kind)

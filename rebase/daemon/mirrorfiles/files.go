@@ -61,8 +61,8 @@ type file struct {
 }
 
 // Apply makes the node's files those of a forwarder at address (HOST:PORT); the zero Mirror takes them away. It gives
-// the paths that it changed. None is in an image or in a config, so nothing has to be drained or rebooted: programs read
-// them for each pull. It may be done again; what pulls follow comes last and goes first.
+// the paths that it changed. None is in an image or in a config, so nothing has to be drained or rebooted: programs
+// read them for each pull. It may be done again; what pulls follow comes last and goes first.
 func Apply(root, address string, m Mirror) (changed []string, err error) {
 	// All but the account is for everybody: rpm-ostree and bootc fetch as nobody.
 	all := []file{

@@ -61,7 +61,8 @@ func TestPullsGoToTheForwarder(t *testing.T) {
 	m.CA = "other pem"
 	changed, err = mirrorfiles.Apply(root, address, m)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"/etc/containers/certs.d/" + address + "/ca.crt"}, changed, "a new certificate is no new mirror")
+	assert.Equal(t, []string{"/etc/containers/certs.d/" + address + "/ca.crt"}, changed,
+		"a new certificate is no new mirror")
 	for _, path := range changed {
 		fi, err := os.Stat(filepath.Join(root, path))
 		require.NoError(t, err)
