@@ -118,7 +118,7 @@ func (f *Forwarder) round(ctx context.Context, try attempt) (bytes int64, failed
 		began := time.Now()
 		n, err := try(ctx, s, p)
 		bytes += n
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil { // the client is gone, which says nothing about the peer
 			return bytes, nil, ctx.Err()
 		}
 		f.state.note(p, outcome{bytes: n, took: time.Since(began), err: err})
