@@ -44,10 +44,8 @@ import (
 type advised struct {
 	*beside
 	calls *kubetest.Calls
-	// logs are what the kubelet gives of containers, by POD/CONTAINER; lines is what a build prints, empty when it
-	// succeeds.
-	logs  *logServer
-	lines string
+	// logs are what the kubelet gives of containers, by POD/CONTAINER.
+	logs *logServer
 	// compared counts what was found equal.
 	compared int
 }
@@ -62,7 +60,7 @@ func TestAdvisor(t *testing.T) {
 	w := newAdvised(t, m)
 	run.record(t, func() string {
 		return fmt.Sprintf("%d choices of nodes foreseen, counts equal, a failed build retried; %d writes, none of MCO's "+
-			"but the request of a rebuild", w.compared, w.written())
+			"but the request of a rebuild", w.compared, written(w))
 	})
 	w.paused()
 	w.goesOn("worker", []string{"worker-1"})
@@ -491,7 +489,7 @@ func (w *advised) renders(pool, text string) {
 }
 
 // written counts what the advisor has changed in the cluster.
-func (w *advised) written() int {
+func written(w *advised) int {
 	return w.calls.Count(func(c kubetest.Call) bool { return !slices.Contains([]string{"get", "list", "watch"}, c.Verb) })
 }
 
@@ -499,7 +497,7 @@ func (w *advised) written() int {
 // rebuild.
 func (w *advised) untouched() {
 	w.t.Helper()
-	require.NotZero(w.t, w.written())
+	require.NotZero(w.t, written(w))
 	rebuilds := func(c kubetest.Call) bool { return c.Resource == "machineosconfigs" && c.Verb == "patch" }
 	assert.Equal(w.t, 1, w.calls.Count(rebuilds), "requests of a rebuild")
 	w.calls.Count(func(c kubetest.Call) bool {

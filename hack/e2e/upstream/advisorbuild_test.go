@@ -31,6 +31,8 @@ type logServer struct {
 	mu      sync.Mutex
 	address string
 	text    map[string]string
+	// lines is what a build prints that fails; empty: builds succeed.
+	lines string
 }
 
 func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -67,11 +69,11 @@ const offline = "+ buildah bud --log-level=DEBUG\n[3/3] STEP 1/2: FROM configs A
 	"[3/3] STEP 2/2: RUN dnf install x\nCould not resolve host: mirror.test\n" +
 	"Error: building at STEP \"RUN dnf install x\": while running runtime: exit status 1\n"
 
-// printed is what builds print now; empty: they succeed.
-func (w *advised) printed(lines string) {
-	w.logs.mu.Lock()
-	defer w.logs.mu.Unlock()
-	w.lines = lines
+// prints lets builds print these lines and fail; empty: they succeed.
+func (s *logServer) prints(lines string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = lines
 }
 
 // endBuilds does a kubelet's part of MCO's build pods: each is placed, runs, prints what builds print and ends.
@@ -88,7 +90,7 @@ func (w *advised) endBuilds(ctx context.Context) {
 
 func (w *advised) endBuild(ctx context.Context, p *corev1.Pod) error {
 	w.logs.mu.Lock()
-	lines := w.lines
+	lines := w.logs.lines
 	w.logs.mu.Unlock()
 	w.logs.put(p.Name, lines)
 	if p.Spec.NodeName == "" {
@@ -136,8 +138,8 @@ func (w *advised) digest(ctx context.Context, job string) error {
 		Data:       map[string]string{"digest": digest}}))
 }
 
-// record is what the advisor keeps of the build that the MachineOSConfig names.
-func (w *advised) record(ctx context.Context) (mcobuild.Record, *mcfgv1.MachineOSBuild, error) {
+// kept is what the advisor keeps of the build that the MachineOSConfig names.
+func kept(ctx context.Context, w *advised) (mcobuild.Record, *mcfgv1.MachineOSBuild, error) {
 	b := &mcfgv1.MachineOSBuild{}
 	c := &mcfgv1.MachineOSConfig{}
 	if err := w.env.Client.Get(ctx, client.ObjectKey{Name: "worker"}, c); err != nil {
@@ -160,15 +162,15 @@ func (w *advised) record(ctx context.Context) (mcobuild.Record, *mcfgv1.MachineO
 // MCO's annotation and counts; MCO makes the build again under its name, and it succeeds.
 func (w *advised) failedBuild() {
 	w.t.Helper()
-	w.printed(offline)
+	w.logs.prints(offline)
 	w.optIn()
 	var failed mcobuild.Record
 	require.Eventually(w.t, func() bool { // MCO deletes the build soon after
-		r, _, err := w.record(w.t.Context())
+		r, _, err := kept(w.t.Context(), w)
 		failed = r
 		return err == nil && r.Outcome == string(machineosbuild.Failed)
 	}, adopted, 20*time.Millisecond, "the failed build is explained")
-	w.printed("")
+	w.logs.prints("")
 	assert.Equal(w.t, build.ClassTransient, failed.Cause.Class)
 	assert.Equal(w.t, "RUN dnf install x", failed.Cause.Instruction)
 	assert.Contains(w.t, failed.Summary, "retry 1 of 5")
@@ -177,14 +179,14 @@ func (w *advised) failedBuild() {
 	require.NoError(w.t, err)
 	assert.Contains(w.t, log, "Could not resolve host")
 	w.eventually("MCO makes the build again, which is counted", func(ctx context.Context) error {
-		r, _, err := w.record(ctx)
+		r, _, err := kept(ctx, w)
 		if err == nil && (r.UID == failed.UID || r.Retries != 1) {
 			return fmt.Errorf("%s", r.Summary)
 		}
 		return err
 	})
 	w.eventually("MCO has made the build again, and it succeeded", func(ctx context.Context) error {
-		r, b, err := w.record(ctx)
+		r, b, err := kept(ctx, w)
 		if err != nil {
 			return err
 		}
