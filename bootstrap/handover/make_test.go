@@ -192,3 +192,18 @@ func TestReadRefusesDamage(t *testing.T) {
 	require.ErrorContains(t, p.Write(dir), "replace hand-over plan")
 	require.ErrorContains(t, p.Write(filepath.Join(dir, "plan.json", "x", "y")), "make directory of the hand-over plan")
 }
+
+// A Secret without a namespace is for the builder, and a namespace that is not there yet comes before what is in it.
+func TestStepsPlaceSecrets(t *testing.T) {
+	secret := func(namespace, name string) manifests.Item[*corev1.Secret] {
+		return manifests.NewItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	}
+	p := handover.Plan{Set: &manifests.Set{Secrets: []manifests.Item[*corev1.Secret]{secret("", "a"),
+		secret("other", "b"), secret("other", "c")}}}
+	var places []string
+	for _, s := range p.Steps() {
+		places = append(places, s.Object.GetNamespace()+"/"+s.Object.GetName())
+	}
+	const builder = "openshift-machine-config-operator"
+	assert.Equal(t, []string{"/" + builder, "/other", builder + "/a", "other/b", "other/c"}, places)
+}
