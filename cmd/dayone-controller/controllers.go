@@ -19,6 +19,7 @@ import (
 	"dayone.dev/dayone/cmd/internal/manager"
 	"dayone.dev/dayone/cmd/internal/verbosity"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/releasecontroller"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/manifests/rendercontroller"
 	"dayone.dev/dayone/rebase/disruptioncontroller"
@@ -85,6 +86,8 @@ func (s *settings) fullParts() []part {
 			return rendercontroller.SetupWithManager(m,
 				rendercontroller.Options{Log: log, Versions: render.VersionsOf(s.version), BaseImage: s.baseImage,
 					Metrics: metrics.Registry})
+		}}, part{add: func(_ context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
+			return releasecontroller.SetupWithManager(m, releasecontroller.Options{Namespace: o.Namespace, Log: log})
 		}})
 	}
 	if s.nodeAgent {
@@ -142,7 +145,7 @@ func newRootCommand(version string) *cobra.Command {
 	start.Flags().StringVar(&s.registry, "cluster-registry", "",
 		"HOST:PORT in the names of the images that the control plane's own registries hold")
 	start.Flags().StringVar(&s.node, "node", "", "the node that this copy runs on: of its pool it goes last")
-	root.AddCommand(start, newConfigServer(version))
+	root.AddCommand(start, newConfigServer(version), newReleaseResult())
 	return root
 }
 

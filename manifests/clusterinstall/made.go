@@ -33,6 +33,9 @@ func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
 	if err := removeLeases(ctx, t); err != nil {
 		return err
 	}
+	if err := leaveRelease(ctx, t); err != nil {
+		return err
+	}
 	if err := removeConfigMaps(ctx, t, mode); err != nil {
 		return err
 	}
@@ -71,8 +74,8 @@ func removeLeases(ctx context.Context, t Target) error {
 	return nil
 }
 
-// removeConfigMaps deletes what the controllers publish: the status, what is kept of builds, and of an advisor all that
-// bears dayone's mark.
+// removeConfigMaps deletes what the controllers publish: status, release, what is kept of builds, and of an advisor all
+// that bears dayone's mark.
 // The record goes last of all.
 func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
 	var maps corev1.ConfigMapList
@@ -82,8 +85,9 @@ func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
 	}
 	for i := range maps.Items {
 		m := &maps.Items[i]
-		_, ofBuild := m.Labels[manifests.LabelBuildRecord]
-		if m.Name == recordName || mode != cluster.Advisor && m.Name != cluster.StatusName && !ofBuild {
+		_, kept := m.Labels[manifests.LabelBuildRecord]
+		kept = kept || m.Name == cluster.StatusName || m.Name == cluster.ReleaseName
+		if m.Name == recordName || mode != cluster.Advisor && !kept {
 			continue
 		}
 		if err := remove(ctx, t, entry{"v1", "ConfigMap", m.Namespace, m.Name}); err != nil {

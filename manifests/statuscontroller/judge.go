@@ -104,8 +104,8 @@ func (v view) degraded() verdict {
 func (v view) upgradeable() verdict {
 	if v.mode == cluster.Full && v.openshift {
 		return verdict{typeUpgradeable, false, reasonInOperatorsPlace,
-			"in mode full nobody brings a new release's base OS and templates to the nodes: " +
-				"run dayone cluster uninstall before you upgrade OpenShift"}
+			"in mode full the ClusterOperator machine-config does not follow a new release, though dayone brings its base OS " +
+				"and templates to the nodes: the cluster-version operator waits for it until you run dayone cluster uninstall"}
 	}
 	return verdict{typeUpgradeable, true, reasonAsExpected, "dayone keeps no upgrade back"}
 }

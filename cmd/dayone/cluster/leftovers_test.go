@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,11 @@ func made(t *testing.T, e *kubetest.Env) {
 			Labels: formerly}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.PullSecretCopy,
 			Labels: ours}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.ReleaseName,
+			Labels: ours}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+			Name: cluster.ReleaseName + "-1", Labels: ours}},
+		releaseJob(ours),
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}},
 		&mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: ours},
 			Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: "n"},
@@ -96,6 +102,9 @@ func made(t *testing.T, e *kubetest.Env) {
 		require.NoError(t, e.Client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"annotations":{`+patch.String()+`}}}`))))
 	}
+	require.NoError(t, e.Client.Patch(t.Context(), &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-worker"}},
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+
+			manifests.AnnotationRelease+`":"x"}}}`))))
 	n := &corev1.Node{}
 	require.NoError(t, e.Client.Get(t.Context(), client.ObjectKey{Name: "n"}, n))
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: manifests.TaintUpdateInProgress,
@@ -125,6 +134,14 @@ func noted(t *testing.T, e *kubetest.Env) {
 	builder, err := cluster.BuilderDeployment(cluster.Options{Images: cluster.Images{Builder: "b"}})
 	require.NoError(t, err)
 	require.NoError(t, e.Client.Create(t.Context(), builder))
+}
+
+// releaseJob is one that renders a release, and waits for a node.
+func releaseJob(labels map[string]string) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+		Name: cluster.ReleaseName + "-1", Labels: labels}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: cluster.ReleaseName,
+			Containers: []corev1.Container{{Name: "c", Image: "r.test/mco:1"}}}}}}
 }
 
 // settled is what the cluster has once Kubernetes' own controllers have written all that they write into new objects:
@@ -173,6 +190,8 @@ func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 		&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker",
 			Annotations: map[string]string{manifests.AnnotationMaintenanceWindows: "Sun 00:00-24:00"}}},
 		machineOSConfig("worker"),
+		&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-worker",
+			Annotations: map[string]string{manifests.AnnotationGeneratedByController: "h"}}},
 	}
 	for _, o := range objects {
 		if o.GetKind() == "Namespace" || o.GetAnnotations()[cluster.AnnotationCreateOnly] != "" {

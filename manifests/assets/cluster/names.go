@@ -36,6 +36,9 @@ const (
 	RegistryName = "dayone-registry"
 	// StatusConditions is StatusName's key with a list of metav1.Condition; other ConfigMaps of dayone may have it, too.
 	StatusConditions = "conditions.json"
+	// ReleaseName names the ConfigMap that says how far an OpenShift release is followed in mode full, and the
+	// ServiceAccount of the pods that render it; their Jobs and Secrets have it as a prefix.
+	ReleaseName = "dayone-release"
 	// MachineConfiguration is the name of the operator's singleton, whose status carries the controllers' conditions.
 	MachineConfiguration = "cluster"
 )

@@ -1,0 +1,216 @@
+package upstream_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"dayone.dev/dayone/hack/e2e/releasejob"
+	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/releasecontroller"
+	"dayone.dev/dayone/manifests/rendercontroller"
+)
+
+// sendEnv makes this program the one of dayone's image, which seals what the release's program has made.
+const sendEnv = "DAYONE_TEST_SEND"
+
+// send does that, by the arguments of the Job's container.
+func send(args []string) error {
+	key, err := os.ReadFile(strings.TrimPrefix(args[2], "--key="))
+	if err != nil {
+		return err
+	}
+	return releasecontroller.Send(strings.TrimPrefix(args[1], "--dir="), key, os.Stdout)
+}
+
+// followed is a cluster in mode full, whose release's program is the real one.
+type followed struct {
+	*kubetest.Env
+	t *testing.T
+	m mco
+}
+
+// nextImages are those of the release that is followed: others than the ones that the cluster was made with.
+func nextImages() map[string]string {
+	return map[string]string{"releaseVersion": release, "machineConfigOperator": image("mco-next"),
+		"infraImage": image("pod-next"), "keepalivedImage": image("keepalived-next"), "corednsImage": image("coredns-next"),
+		"haproxyImage": image("haproxy-next"), "baremetalRuntimeCfgImage": image("runtimecfg-next"),
+		"kubeRbacProxy": image("proxy-next"), "dockerRegistryImage": image("registry-next")}
+}
+
+// TestReleaseFollowed lets dayone follow a release with the release's own machine-config-controller, and compares what
+// it renders in the cluster with what that program renders of the same, the user's MachineConfigs included.
+func TestReleaseFollowed(t *testing.T) {
+	m := run.mco(t)
+	run.record(t, func() string { return "2 pools: the names and specs that the release's own program gives" })
+	b := m.operator(t, arrangement{name: "none", platform: configv1.PlatformStatus{Type: configv1.NonePlatformType}})
+	plain, out, err := m.controller(t, b)
+	require.NoError(t, err, out)
+	set, err := manifests.ReadDir(b.dir, manifests.ReadOptions{})
+	require.NoError(t, err)
+	require.Len(t, set.ControllerConfigs, 1)
+
+	// What the release's own program makes of the release's images and the user's MachineConfigs.
+	next := set.ControllerConfigs[0].Object.DeepCopy()
+	next.Spec.BaseOSContainerImage, next.Spec.BaseOSExtensionsContainerImage = image("os-next"), image("extensions-next")
+	all := nextImages()
+	next.Spec.Images = map[string]string{"machineConfigOperator": all["machineConfigOperator"],
+		"apiServerWatcherKey": all["machineConfigOperator"], "infraImageKey": all["infraImage"],
+		"kubeRbacProxyImage": all["kubeRbacProxy"]}
+	for _, key := range []string{"keepalivedImage", "corednsImage", "haproxyImage", "baremetalRuntimeCfgImage",
+		"dockerRegistryImage"} {
+		next.Spec.Images[key] = all[key]
+	}
+	raw, err := manifests.Marshal(next)
+	require.NoError(t, err)
+	own := map[string]string{"99_master.yaml": users()["99_master.yaml"], "99_worker.yaml": users()["99_worker.yaml"]}
+	b2 := b.with(t, map[string]string{set.ControllerConfigs[0].Origin.File: string(raw)}).with(t, own)
+	theirs, out, err := m.controller(t, b2)
+	require.NoError(t, err, out)
+
+	w := &followed{Env: kubetest.Start(t, kubetest.Options{ControllerManager: true,
+		CRDPaths: kubetest.APICRDs(t, "config/v1/*_clusterversions-Default")}), t: t, m: m}
+	w.images()
+	w.cluster(set, components(t, plain), own)
+	w.start()
+	want, _ := result(t, theirs)
+	for _, p := range want.Pools {
+		name := p.Object.Spec.Configuration.Name
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			var pool mcfgv1.MachineConfigPool
+			var said corev1.ConfigMap
+			_ = w.Client.Get(context.Background(), client.ObjectKey{Namespace: cluster.DefaultNamespace,
+				Name: "dayone-release"}, &said)
+			require.NoError(c, w.Client.Get(context.Background(), client.ObjectKeyFromObject(p.Object), &pool))
+			assert.Equal(c, name, pool.Spec.Configuration.Name, "%v %v", said.Data, pool.Status.Conditions)
+		}, 3*time.Minute, 200*time.Millisecond)
+		var got mcfgv1.MachineConfig
+		require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: name}, &got))
+		theirs := read(t, theirs, name)
+		assert.Equal(t, theirs.Spec.OSImageURL, got.Spec.OSImageURL)
+		assert.JSONEq(t, string(theirs.Spec.Config.Raw), string(got.Spec.Config.Raw))
+	}
+}
+
+// images gives the node the release's program and dayone's.
+func (w *followed) images() {
+	w.t.Helper()
+	self, err := os.Executable()
+	require.NoError(w.t, err)
+	kubelet := releasejob.Start(w.t, w.Client)
+	for name, text := range map[string]string{
+		"machine-config-controller": fmt.Sprintf("exec %q \"$@\" --templates=%q", filepath.Join(string(w.m),
+			"machine-config-controller"), filepath.Join(string(w.m), "templates")),
+		cluster.Controller: fmt.Sprintf("%s=1 exec %q \"$@\"", sendEnv, self),
+	} {
+		dir := w.t.TempDir()
+		require.NoError(w.t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+		kubelet.Image(map[bool]string{true: "r.test/controller:1", false: image("mco-next")}[name == cluster.Controller],
+			dir)
+	}
+}
+
+// cluster makes what the operator of the former release has left, and what the next one's ConfigMaps say.
+func (w *followed) cluster(set *manifests.Set, made, own map[string]string) {
+	w.t.Helper()
+	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "r.test/controller:1",
+		Builder: "b"}})
+	require.NoError(w.t, err)
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "Namespace", "ServiceAccount", "PriorityClass":
+			require.NoError(w.t, client.IgnoreAlreadyExists(w.Client.Create(w.t.Context(), o)), o.GetName())
+		case "Deployment":
+			d := &appsv1.Deployment{}
+			require.NoError(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, d))
+			d.Spec.Replicas = new(int32) // it runs in this process
+			w.create(d)
+		}
+	}
+	version := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "version"},
+		Spec: configv1.ClusterVersionSpec{ClusterID: "5a8b2c9c-6c7b-4d3f-9a6c-0f6a1c2d3e4f"}}
+	w.create(version)
+	gate := featureGate()
+	status := gate.Status
+	w.create(gate)
+	gate.Status = status
+	require.NoError(w.t, w.Client.Status().Update(w.t.Context(), gate))
+	images, err := json.Marshal(nextImages())
+	require.NoError(w.t, err)
+	for name, data := range map[string]map[string]string{
+		"machine-config-operator-images": {"images.json": string(images)},
+		"machine-config-osimageurl": {"releaseVersion": release, "osImageURL": "",
+			"baseOSContainerImage": image("os-next"), "baseOSExtensionsContainerImage": image("extensions-next")},
+	} {
+		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: name},
+			Data: data})
+	}
+	w.create(pullSecret())
+	controller := set.ControllerConfigs[0].Object.DeepCopy()
+	w.create(controller)
+	yes := true
+	for _, files := range []map[string]string{made, own} {
+		for name, text := range files {
+			read, err := manifests.Read([]byte(text), name, manifests.ReadOptions{})
+			require.NoError(w.t, err)
+			m := read.MachineConfigs[0].Object
+			if m.Annotations[manifests.AnnotationGeneratedByController] != "" {
+				m.OwnerReferences = []metav1.OwnerReference{{APIVersion: mcfgv1.GroupVersion.String(),
+					Kind: "ControllerConfig", Name: controller.Name, UID: controller.UID, Controller: &yes}}
+			}
+			w.create(m)
+		}
+	}
+	for _, p := range set.Pools {
+		w.create(p.Object)
+	}
+}
+
+// create posts an object as its manifest says it.
+func (w *followed) create(o client.Object) {
+	w.t.Helper()
+	gvks, _, err := w.Scheme.ObjectKinds(o)
+	require.NoError(w.t, err)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	require.NoError(w.t, err)
+	raw := &unstructured.Unstructured{Object: content}
+	raw.SetGroupVersionKind(gvks[0])
+	require.NoError(w.t, w.Client.Create(w.t.Context(), raw), o.GetName())
+	o.SetUID(raw.GetUID())
+	o.SetResourceVersion(raw.GetResourceVersion())
+}
+
+// start runs dayone's controllers that follow a release and render.
+func (w *followed) start() {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(w.Config, ctrl.Options{Scheme: w.Scheme, Controller: kubetest.Controllers(),
+		Metrics: metricsserver.Options{BindAddress: "0"}})
+	require.NoError(w.t, err)
+	require.NoError(w.t, releasecontroller.SetupWithManager(mgr, releasecontroller.Options{
+		Namespace: cluster.DefaultNamespace, Idle: time.Second, Busy: 200 * time.Millisecond}))
+	require.NoError(w.t, rendercontroller.SetupWithManager(mgr, rendercontroller.Options{Settle: -1}))
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	w.t.Cleanup(func() { stop(); <-ended })
+}
