@@ -21,7 +21,11 @@ import (
 )
 
 // deeds makes random clusters and changes of them.
-type deeds struct{ *rand.Rand }
+type deeds struct {
+	*rand.Rand
+	// topology is the control plane's; it stays.
+	topology configv1.TopologyMode
+}
 
 // deedChange is what somebody does to a cluster.
 type deedChange struct {
@@ -113,7 +117,8 @@ func (g *deeds) controller() *mcfgv1.ControllerConfig {
 	return &mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName,
 		Annotations: map[string]string{manifests.AnnotationStandalone: ""}}, Spec: mcfgv1.ControllerConfigSpec{
 		BaseOSContainerImage:           "r.example.com/base/os" + g.digest(),
-		BaseOSExtensionsContainerImage: "r.example.com/base/extensions" + g.digest()}}
+		BaseOSExtensionsContainerImage: "r.example.com/base/extensions" + g.digest(),
+		Infra:                          &configv1.Infrastructure{Status: configv1.InfrastructureStatus{ControlPlaneTopology: g.topology}}}}
 }
 
 func (g *deeds) layering() *mcfgv1.MachineOSConfig {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
@@ -76,7 +77,10 @@ func TestForecastIsDeed(t *testing.T) {
 	scheme, err := kubetest.NewScheme()
 	require.NoError(t, err)
 	for i := from; cases > 0; i++ {
-		g := &deeds{rand.New(rand.NewPCG(seed, i))}
+		g := &deeds{rand.New(rand.NewPCG(seed, i)), configv1.HighlyAvailableTopologyMode}
+		if i%3 == 0 { // of one node, which is not drained
+			g.topology = configv1.SingleReplicaTopologyMode
+		}
 		w := newDeedWorld(t, g, scheme)
 		for each, level := 0, ""; each < deedsEach && cases > 0 && level != "Impossible"; each++ {
 			level = w.live(g)
@@ -454,7 +458,17 @@ func (deedAPI) MachineConfigNode(context.Context) (*mcfgv1.MachineConfigNode, er
 
 func (deedAPI) ApplyMachineConfigNode(context.Context, *mcfgv1.MachineConfigNode) error { return nil }
 
-func (deedAPI) ControllerConfig(context.Context) (*mcfgv1.ControllerConfig, error) { return nil, nil }
+func (a deedAPI) ControllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig, error) {
+	c := &mcfgv1.ControllerConfig{}
+	err := a.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, c)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, nil
+	}
+	return c, nil
+}
 
 func (a deedAPI) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error) {
 	mc := &mcfgv1.MachineConfig{}

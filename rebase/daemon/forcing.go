@@ -54,9 +54,16 @@ func forced(ctx context.Context, e *edges, in observed, to target.Target, plan d
 	} else if promise != nil {
 		words = "it was promised " + promise.Level.String()
 	}
-	plan = disruption.Join(plan, disruption.Plan{Level: disruption.LevelReboot,
-		Steps: []disruption.Action{{Type: disruption.Drain}, {Type: disruption.Reboot}}})
-	text := fmt.Sprintf("%s asks for all of %s: the node drains and reboots; %s", ForcePath, to, words)
+	settings, err := readPolicies(ctx, e)
+	if err != nil {
+		return plan, err
+	}
+	how, steps := "drains and reboots", []disruption.Action{{Type: disruption.Drain}, {Type: disruption.Reboot}}
+	if settings.Undrained {
+		how, steps = "reboots", steps[1:]
+	}
+	plan = disruption.Join(plan, disruption.Plan{Level: disruption.LevelReboot, Steps: steps})
+	text := fmt.Sprintf("%s asks for all of %s: the node %s; %s", ForcePath, to, how, words)
 	text = text[:min(len(text), maxForced)]
 	if in.object.Annotations[manifests.AnnotationForced] == text {
 		return plan, nil

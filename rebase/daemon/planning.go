@@ -237,6 +237,16 @@ func readPolicies(ctx context.Context, e *edges) (disruption.Settings, error) {
 		return disruption.Settings{}, err
 	}
 	s, err := disruption.Read(object)
+	if err != nil {
+		return s, err
+	}
+	controller, err := e.configs.ControllerConfig(ctx)
+	if err != nil {
+		return s, err
+	}
+	if controller != nil && controller.Spec.Infra != nil {
+		s.Undrained = disruption.Undrained(controller.Spec.Infra.Status.ControlPlaneTopology)
+	}
 	for _, refused := range s.Refused {
 		e.log.WithField("cause", refused).Warn("disruption policy left out")
 	}

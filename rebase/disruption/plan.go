@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests/machineconfig"
@@ -39,9 +40,9 @@ type Input struct {
 	// Mirrors says which changes of registries.conf need no drain.
 	Mirrors MirrorPolicy
 	// Actor is whose rules hold. Plain: the node is to have no image of its own, so that it boots its config's osImageURL.
-	// Reverts: it had one.
-	Actor          Actor
-	Plain, Reverts bool
+	// Reverts: it had one. Undrained leaves drains out.
+	Actor                     Actor
+	Plain, Reverts, Undrained bool
 }
 
 // Level is how much a plan disturbs, from least to most. Its number is the exit code of the plan commands.
@@ -125,7 +126,7 @@ func Effect(in Input) (Plan, error) {
 		return Plan{}, err
 	}
 	if in.Actor == ActorMCO {
-		return effectOfMCO(in, before, after), nil
+		return in.undrained(effectOfMCO(in, before, after)), nil
 	}
 	e := &effect{Input: in, before: before, after: after}
 	// A removed file belongs to the rules of the config that had it. The admin's and the cluster's own rules are compared
@@ -139,7 +140,23 @@ func Effect(in Input) (Plan, error) {
 	e.storage()
 	e.os()
 	e.bootable()
-	return e.plan(), nil
+	return in.undrained(e.plan()), nil
+}
+
+// Undrained says whether no node is drained: where the control plane is one node, its pods have nowhere to go, and a
+// PodDisruptionBudget would hold it up for ever. The kubelet ends them when the node shuts down (MCO,
+// pkg/daemon/drain.go).
+func Undrained(controlPlane configv1.TopologyMode) bool {
+	return controlPlane == configv1.SingleReplicaTopologyMode
+}
+
+func (in Input) undrained(p Plan) Plan {
+	if !in.Undrained {
+		return p
+	}
+	p.Steps = slices.DeleteFunc(p.Steps, func(a Action) bool { return a.Type == Drain })
+	p.Level = level(p)
+	return p
 }
 
 type effect struct {
@@ -391,6 +408,9 @@ func Join(a, b Plan) Plan {
 	out := Plan{Changes: slices.Concat(a.Changes, b.Changes), Impossible: slices.Concat(a.Impossible, b.Impossible),
 		Stage: a.Stage || b.Stage}
 	out.Steps = ordered(a.Steps, b.Steps)
+	if drain := (Action{Type: Drain}); !slices.Contains(a.Steps, drain) && !slices.Contains(b.Steps, drain) {
+		out.Steps = slices.DeleteFunc(out.Steps, func(s Action) bool { return s == drain }) // a reboot brings one along
+	}
 	out.Level = max(a.Level, b.Level)
 	out.Live = (a.Live || b.Live) && out.Level < LevelReboot
 	return out

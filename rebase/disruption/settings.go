@@ -21,6 +21,8 @@ type Settings struct {
 	// Policies are the merged rules, User the admin's alone.
 	Policies, User Policies
 	Mirrors        MirrorPolicy
+	// Undrained says that no node is drained (Undrained).
+	Undrained bool
 	// Refused are the settings that cannot be used, in words; they count as not set.
 	Refused []string
 	// WithoutEffect are the settings that dayone has no part in, in words.

@@ -16,7 +16,8 @@ type Way struct {
 // Input is what the effect of the way depends on.
 func (w Way) Input(s Settings) Input {
 	return Input{Old: w.From, New: w.To, Layered: w.Was != "" && w.Is != "", Image: w.image(s.Actor), Policies: s.Policies,
-		Mirrors: s.Mirrors, Actor: s.Actor, Plain: w.Is == "", Reverts: w.Was != "" && w.Is == ""}
+		Mirrors: s.Mirrors, Actor: s.Actor, Undrained: s.Undrained, Plain: w.Is == "",
+		Reverts: w.Was != "" && w.Is == ""}
 }
 
 // image says how the image changes. The OS image of a node that is not layered is one of its config's own changes.

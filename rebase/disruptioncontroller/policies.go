@@ -23,6 +23,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/postconfig"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/rebase/fleet"
 )
 
 // Conditions of the MachineConfiguration that this package writes.
@@ -248,5 +249,11 @@ func readSettings(ctx context.Context, c client.Reader) (disruption.Settings, er
 	if err := c.Get(ctx, client.ObjectKey{Name: objectName}, object); client.IgnoreNotFound(err) != nil {
 		return disruption.Settings{}, errors.Join(errors.New("read disruption policies"), err)
 	}
-	return disruption.Read(object)
+	s, err := disruption.Read(object)
+	if err != nil {
+		return s, err
+	}
+	topology, err := fleet.Topology(ctx, c)
+	s.Undrained = disruption.Undrained(topology)
+	return s, err
 }

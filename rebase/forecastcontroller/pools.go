@@ -68,6 +68,11 @@ func (r *pools) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	topology, err := fleet.Topology(ctx, r.live)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	settings.Undrained = disruption.Undrained(topology)
 	pool := c.View(req.Name)
 	if pool == nil {
 		r.metrics.without(req.Name)

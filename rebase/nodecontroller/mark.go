@@ -12,11 +12,11 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/fleet"
 	"dayone.dev/dayone/rebase/rollout"
 )
 
@@ -24,14 +24,12 @@ const (
 	// maxMarks is how many nodes one reconciliation marks. The next one follows soon; a rollout of thousands of nodes does
 	// not wait until all that wait are marked.
 	maxMarks = 50
-	// controllerConfig names the ControllerConfig of a cluster. Source: MCO.
-	controllerConfig = "machine-config-controller"
 )
 
 // mark keeps what others read upon the pool's nodes, as MCO does: the topology of the control plane, and the taint of
 // those that wait for their turn, so that pods prefer nodes that do not have to be drained soon.
 func mark(ctx context.Context, w *writer, d *decision) (time.Duration, error) {
-	topology, err := topology(ctx, w.client)
+	topology, err := fleet.Topology(ctx, w.client)
 	if err != nil {
 		return 0, err
 	}
@@ -40,7 +38,7 @@ func mark(ctx context.Context, w *writer, d *decision) (time.Duration, error) {
 	left := maxMarks
 	for i := range d.Nodes {
 		n := d.Objects[d.Nodes[i].Name]
-		change, news := marks(d, &d.Nodes[i], n, topology)
+		change, news := marks(d, &d.Nodes[i], n, string(topology))
 		if !news {
 			continue
 		}
@@ -104,19 +102,6 @@ func without(taints []corev1.Taint) (rest []corev1.Taint, found bool) {
 		rest = append(rest, t)
 	}
 	return rest, found
-}
-
-// topology is the control plane's, as the cluster's ControllerConfig says it; empty: nobody says it.
-func topology(ctx context.Context, c client.Reader) (string, error) {
-	var config mcfgv1.ControllerConfig
-	err := c.Get(ctx, client.ObjectKey{Name: controllerConfig}, &config)
-	if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
-		return "", fmt.Errorf("read ControllerConfig: %w", err)
-	}
-	if err != nil || config.Spec.Infra == nil {
-		return "", nil //nolint:nilerr // a cluster may be without
-	}
-	return string(config.Spec.Infra.Status.ControlPlaneTopology), nil
 }
 
 // labelForPool gives a node that has booted for a custom pool the labels by which the pool selects it, before it could

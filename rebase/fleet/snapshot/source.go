@@ -100,6 +100,7 @@ func (s *Source) Read(ctx context.Context, at time.Time) (forecast.Input, error)
 	if err == nil {
 		in.Unruled = object == nil
 		in.Settings, err = disruption.ReadFor(s.actor, object)
+		in.Settings.Undrained = disruption.Undrained(fleet.TopologyOf(in.Controller))
 	}
 	if err != nil {
 		return in, fmt.Errorf("read %s: %w", s.name, err)
