@@ -75,8 +75,7 @@ func removeLeases(ctx context.Context, t Target) error {
 }
 
 // removeConfigMaps deletes what the controllers publish: status, release, what is kept of builds, and of an advisor all
-// that bears dayone's mark.
-// The record goes last of all.
+// that bears dayone's mark. The record goes last of all.
 func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
 	var maps corev1.ConfigMapList
 	if err := t.Client.List(ctx, &maps, client.InNamespace(t.Namespace),

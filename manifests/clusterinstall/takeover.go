@@ -42,8 +42,8 @@ type scaled struct {
 func Lost() []string {
 	return []string{
 		"upgrades of OpenShift: the override makes the ClusterVersion's condition Upgradeable False",
-		"the ClusterOperator machine-config of a new release: dayone brings its base OS and templates to the nodes, but the " +
-			"cluster-version operator waits for that one until dayone is uninstalled",
+		"the ClusterOperator machine-config of a new release: dayone brings its base OS and templates to the nodes, but " +
+			"the cluster-version operator waits for that one until dayone is uninstalled",
 		"updates of the nodes' boot images in MachineSets",
 		"rotation of the certificates that the Machine Config Operator rotates, such as the machine config server's",
 		"image policies: nodes keep the /etc/containers/policy.json that they have, whatever a ClusterImagePolicy says later",

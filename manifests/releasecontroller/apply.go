@@ -16,8 +16,8 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// apply brings a result to the cluster. The ControllerConfig comes first: from then on its token is another than that of
-// the MachineConfigs, and nothing is rendered until the last of them is written.
+// apply brings a result to the cluster. The ControllerConfig comes first: from then on its token is another than that
+// of the MachineConfigs, and nothing is rendered until the last of them is written.
 func (r *reconciler) apply(ctx context.Context, in inputs, made *result, have []mcfgv1.MachineConfig) error {
 	var all []*mcfgv1.MachineConfig
 	for _, role := range slices.Sorted(maps.Keys(made.Configs)) {
@@ -95,7 +95,7 @@ func (r *reconciler) writeController(ctx context.Context, in inputs, made *resul
 		return nil
 	}
 	if err := r.client.Patch(ctx, want, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(Name)); err != nil {
+		client.FieldOwner(prefix)); err != nil {
 		return fmt.Errorf("write ControllerConfig: %w", err)
 	}
 	return nil
@@ -127,7 +127,7 @@ func (r *reconciler) writeStreams(ctx context.Context, in inputs, made *result) 
 		return nil
 	}
 	if err := r.client.Status().Patch(ctx, want, client.MergeFromWithOptions(&live, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(Name)); err != nil {
+		client.FieldOwner(prefix)); err != nil {
 		return fmt.Errorf("write status of OSImageStream: %w", err)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (r *reconciler) writeConfig(ctx context.Context, in inputs, m *mcfgv1.Machi
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, manifests.AnnotationRelease, in.token)
 	i := slices.IndexFunc(have, func(h mcfgv1.MachineConfig) bool { return h.Name == m.Name })
 	if i < 0 {
-		if err := r.client.Create(ctx, m, client.FieldOwner(Name)); err != nil {
+		if err := r.client.Create(ctx, m, client.FieldOwner(prefix)); err != nil {
 			return fmt.Errorf("create MachineConfig %s: %w", m.Name, err)
 		}
 		return nil
@@ -148,7 +148,7 @@ func (r *reconciler) writeConfig(ctx context.Context, in inputs, m *mcfgv1.Machi
 		return nil
 	}
 	if err := r.client.Patch(ctx, m, client.MergeFromWithOptions(&have[i], client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(Name)); err != nil {
+		client.FieldOwner(prefix)); err != nil {
 		return fmt.Errorf("write MachineConfig %s: %w", m.Name, err)
 	}
 	return nil
@@ -167,7 +167,7 @@ func (r *reconciler) adopt(ctx context.Context, in inputs, have []mcfgv1.Machine
 	annotations[manifests.AnnotationRelease] = in.token
 	want.SetAnnotations(annotations)
 	if err := r.client.Patch(ctx, want, client.MergeFromWithOptions(in.live, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(Name)); err != nil {
+		client.FieldOwner(prefix)); err != nil {
 		return fmt.Errorf("write ControllerConfig: %w", err)
 	}
 	return nil

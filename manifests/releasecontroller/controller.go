@@ -108,7 +108,7 @@ func (r *reconciler) follow(ctx context.Context) (state, error) {
 			"not follow: nodes keep %s; let the cluster-version operator go forward, or run dayone cluster uninstall",
 			s.release, rel.version, s.release)}
 	}
-	in, err := r.gather(ctx, rel, controller)
+	in, err := gather(ctx, r.live, r.kinds, rel, controller)
 	if err != nil {
 		return s, err
 	}
@@ -129,7 +129,8 @@ func (r *reconciler) follow(ctx context.Context) (state, error) {
 	}
 	if made == nil {
 		s.reason, s.moving, s.again = "ReleaseRendering", true, r.o.Busy
-		s.text = fmt.Sprintf("following release %s: Job %s renders with its machine-config-controller", rel.version, in.name())
+		s.text = fmt.Sprintf("following release %s: Job %s renders with its machine-config-controller", rel.version,
+			in.name())
 		return s, nil
 	}
 	if err := r.apply(ctx, in, made, have); err != nil {
@@ -174,10 +175,10 @@ func (r *reconciler) release(ctx context.Context) (release, error) {
 
 // say writes the conditions when they change.
 func (r *reconciler) say(ctx context.Context, s state) error {
-	key := client.ObjectKey{Namespace: r.o.Namespace, Name: Name}
+	key := client.ObjectKey{Namespace: r.o.Namespace, Name: prefix}
 	var have corev1.ConfigMap
 	if err := r.live.Get(ctx, key, &have); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read ConfigMap %s: %w", Name, err)
+		return fmt.Errorf("read ConfigMap %s: %w", prefix, err)
 	}
 	var conditions []metav1.Condition
 	if json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &conditions) != nil {
@@ -202,10 +203,10 @@ func (r *reconciler) say(ctx context.Context, s state) error {
 	if err != nil {
 		return fmt.Errorf("encode conditions: %w", err)
 	}
-	o := applycorev1.ConfigMap(Name, r.o.Namespace).WithLabels(labels()).
+	o := applycorev1.ConfigMap(prefix, r.o.Namespace).WithLabels(labels()).
 		WithData(map[string]string{cluster.StatusConditions: string(raw), "release": s.release})
-	if err := r.client.Apply(ctx, o, client.FieldOwner(Name), client.ForceOwnership); err != nil {
-		return fmt.Errorf("apply ConfigMap %s: %w", Name, err)
+	if err := r.client.Apply(ctx, o, client.FieldOwner(prefix), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply ConfigMap %s: %w", prefix, err)
 	}
 	return nil
 }

@@ -65,8 +65,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is an OpenShift cluster whose Machine Config Operator is aside. Kubernetes' own controllers make the Jobs' pods;
-// the node is a stand-in, and so is the release's program.
+// world is an OpenShift cluster whose Machine Config Operator is aside. Kubernetes' own controllers make the Jobs'
+// pods; the node is a stand-in, and so is the release's program.
 type world struct {
 	*kubetest.Env
 	t       *testing.T
@@ -123,7 +123,8 @@ func (w *world) dump() {
 		_ = meta.EachListItem(list, func(o runtime.Object) error {
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 			if err == nil {
-				w.t.Logf("%T %v %v %v %.600v", o, content["metadata"].(map[string]any)["name"], content["status"], content["message"], content["data"])
+				w.t.Logf("%T %v %v %v %.600v", o, content["metadata"].(map[string]any)["name"], content["status"],
+					content["message"], content["data"])
 			}
 			return err
 		})
@@ -217,7 +218,7 @@ func (w *world) cluster(all []*unstructured.Unstructured) {
 			w.create(m)
 		}
 	}
-	w.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "infra"}}) // a user's, of which MCO made nothing
+	w.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "infra"}}) // a user's: MCO made nothing of it
 	w.create(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-user", Labels: map[string]string{
 		manifests.LabelRole: "worker"}}, Spec: mcfgv1.MachineConfigSpec{KernelArguments: []string{"mine"}}})
 	w.release("4.21.0")

@@ -67,23 +67,24 @@ type inputs struct {
 }
 
 // name is that of the objects which are made for the state.
-func (in inputs) name() string { return Name + "-" + in.token[len(in.release.version)+1:] }
+func (in inputs) name() string { return prefix + "-" + in.token[len(in.release.version)+1:] }
 
-// gather reads the state. controller is the live ControllerConfig.
-func (r *reconciler) gather(ctx context.Context, rel release, controller *unstructured.Unstructured) (inputs, error) {
+// gather reads the state. known are the kinds that the cluster has, controller is the live ControllerConfig.
+func gather(ctx context.Context, live client.Reader, known []kind, rel release,
+	controller *unstructured.Unstructured) (inputs, error) {
 	in := inputs{release: rel, live: controller, pools: map[string]*unstructured.Unstructured{}}
 	var err error
-	if in.controller, err = r.wanted(ctx, rel, controller); err != nil {
+	if in.controller, err = wanted(ctx, live, rel, controller); err != nil {
 		return in, err
 	}
 	var out bytes.Buffer
 	if err := add(&out, forProgram(in.controller)); err != nil {
 		return in, err
 	}
-	for _, k := range r.kinds {
+	for _, k := range known {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
-		if err := r.live.List(ctx, &list); err != nil {
+		if err := live.List(ctx, &list); err != nil {
 			return in, fmt.Errorf("list %s: %w", k.Kind, err)
 		}
 		slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
@@ -96,7 +97,7 @@ func (r *reconciler) gather(ctx context.Context, rel release, controller *unstru
 		}
 	}
 	in.objects = out.Bytes()
-	if in.pullSecret, err = r.pullSecret(ctx); err != nil {
+	if in.pullSecret, err = pullSecret(ctx, live); err != nil {
 		return in, err
 	}
 	if n := len(in.objects) + len(in.pullSecret); n > maxInputs {
@@ -155,8 +156,8 @@ func ofVersion(o *unstructured.Unstructured, version string) error {
 		return details["version"] != version
 	})
 	if len(all) == 0 {
-		return stateError{reason: "FeatureGateOutstanding", waiting: true, text: "FeatureGate cluster does not list release " +
-			version + " yet: the cluster's config operator writes it"}
+		return stateError{reason: "FeatureGateOutstanding", waiting: true, text: "FeatureGate cluster does not list " +
+			"release " + version + " yet: the cluster's config operator writes it"}
 	}
 	return unstructured.SetNestedSlice(o.Object, all, "status", "featureGates")
 }
@@ -191,9 +192,9 @@ func add(out *bytes.Buffer, o *unstructured.Unstructured) error {
 }
 
 // wanted is the ControllerConfig with the release's images.
-func (r *reconciler) wanted(ctx context.Context, rel release,
-	live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	out := live.DeepCopy()
+func wanted(ctx context.Context, live client.Reader, rel release,
+	controller *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	out := controller.DeepCopy()
 	set := func(value any, field string) error {
 		return unstructured.SetNestedField(out.Object, value, "spec", field)
 	}
@@ -204,7 +205,7 @@ func (r *reconciler) wanted(ctx context.Context, rel release,
 	values := map[string]any{"images": images, "baseOSContainerImage": rel.os,
 		"baseOSExtensionsContainerImage": rel.extensions}
 	var v configv1.ClusterVersion
-	err := r.live.Get(ctx, client.ObjectKey{Name: cluster.ClusterVersionName}, &v)
+	err := live.Get(ctx, client.ObjectKey{Name: cluster.ClusterVersionName}, &v)
 	if err != nil {
 		return nil, fmt.Errorf("read ClusterVersion: %w", err)
 	}
@@ -230,10 +231,10 @@ func forProgram(o *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // pullSecret is the cluster's, as a manifest.
-func (r *reconciler) pullSecret(ctx context.Context) ([]byte, error) {
+func pullSecret(ctx context.Context, live client.Reader) ([]byte, error) {
 	var s corev1.Secret
 	key := client.ObjectKey{Namespace: cluster.PullSecretNamespace, Name: cluster.PullSecretName}
-	if err := r.live.Get(ctx, key, &s); err != nil {
+	if err := live.Get(ctx, key, &s); err != nil {
 		return nil, fmt.Errorf("read pull secret: %w", err)
 	}
 	raw := s.Data[corev1.DockerConfigJsonKey]

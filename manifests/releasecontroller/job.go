@@ -12,9 +12,9 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// Name is that of the ConfigMap which says how far a release is followed, and of the pods' ServiceAccount; the objects
+// prefix is the name of the ConfigMap which says how far a release is followed, and of the pods' ServiceAccount; the objects
 // made for one state have it as their prefix.
-const Name = cluster.ReleaseName
+const prefix = cluster.ReleaseName
 
 // Keys of the Job's Secret.
 const (
@@ -97,7 +97,7 @@ func (in inputs) job(namespace, image string) *batchv1.Job {
 	requests := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"),
 		corev1.ResourceMemory: resource.MustParse("100Mi")}}
 	spec := corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: Name, AutomountServiceAccountToken: &no,
+		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: prefix, AutomountServiceAccountToken: &no,
 		EnableServiceLinks: &no, PriorityClassName: "system-cluster-critical",
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},

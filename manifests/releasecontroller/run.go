@@ -52,7 +52,8 @@ func (r *reconciler) run(ctx context.Context, in inputs) (*result, error) {
 	if !done(&job, batchv1.JobComplete) {
 		if text := unpulled(pods.Items); text != "" {
 			return nil, stateError{reason: "ReleaseImageNotPulled", text: fmt.Sprintf("release %s is not followed yet: %s: "+
-				"see that the node reaches the registry, or its mirror, and that openshift-config/pull-secret has an account for it",
+				"see that the node reaches the registry, or its mirror, and that openshift-config/pull-secret has an account "+
+				"for it",
 				in.release.version, text)}
 		}
 		return nil, nil
@@ -83,7 +84,7 @@ func (r *reconciler) start(ctx context.Context, in inputs) error {
 		return fmt.Errorf("read Deployment %s, whose image seals the result: %w", cluster.Controller, err)
 	}
 	job := in.job(r.o.Namespace, d.Spec.Template.Spec.Containers[0].Image)
-	if err := r.client.Create(ctx, job, client.FieldOwner(Name)); err != nil {
+	if err := r.client.Create(ctx, job, client.FieldOwner(prefix)); err != nil {
 		return fmt.Errorf("create Job %s: %w", job.Name, err)
 	}
 	r.o.Log.WithFields(map[string]any{"job": job.Name, "release": in.release.version}).Info("release is rendered")
@@ -96,7 +97,7 @@ func (r *reconciler) give(ctx context.Context, in inputs, job *batchv1.Job) erro
 	if err != nil {
 		return err
 	}
-	if err := r.client.Create(ctx, s, client.FieldOwner(Name)); err != nil {
+	if err := r.client.Create(ctx, s, client.FieldOwner(prefix)); err != nil {
 		return fmt.Errorf("create Secret %s: %w", s.Name, err)
 	}
 	return nil
@@ -110,7 +111,7 @@ func (r *reconciler) removeJobs(ctx context.Context, stays string) error {
 	}
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if !strings.HasPrefix(j.Name, Name+"-") || j.Name == stays || j.DeletionTimestamp != nil {
+		if !strings.HasPrefix(j.Name, prefix+"-") || j.Name == stays || j.DeletionTimestamp != nil {
 			continue
 		}
 		if err := r.remove(ctx, j); err != nil {

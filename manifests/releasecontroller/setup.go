@@ -91,7 +91,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		m, is := o.(*mcfgv1.MachineConfig)
 		return !is || manifests.MadeByOperator(m)
 	})
-	b := ctrl.NewControllerManagedBy(mgr).Named(Name)
+	b := ctrl.NewControllerManagedBy(mgr).Named(prefix)
 	for _, kind := range []client.Object{&mcfgv1.ControllerConfig{}, &mcfgv1.MachineConfigPool{},
 		&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &mcfgv1.MachineConfig{}} {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(theOne), builder.WithPredicates(changed, made))
@@ -104,5 +104,5 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 
 // theOne is the controller's only request.
 func theOne(context.Context, client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: Name}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: prefix}}}
 }

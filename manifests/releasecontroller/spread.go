@@ -14,8 +14,8 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// The program gives all that it makes for a role as one config. The cluster has it in several MachineConfigs, and users'
-// own are merged between them. So each entry goes into those MachineConfigs that had it before; one that is new goes
+// The program gives all that it makes for a role as one config. The cluster has it in several MachineConfigs, and
+// users' own are merged between them. So each entry goes into those MachineConfigs that had it before; one that is new goes
 // where the entry before it is. Then names and order stay MCO's, and MCO finds its own when it comes back.
 
 // builtInRoles are those of MCO's templates.
@@ -46,8 +46,8 @@ func spread(role string, have []*mcfgv1.MachineConfig, made *mcfgv1.MachineConfi
 			return nil, fmt.Errorf("MachineConfig %s: %w", m.Name, err)
 		}
 	}
-	// A bootstrap controller gives custom pools the kernel arguments of cgroups, too, the one in the cluster does not: they
-	// have the worker's (MCO, pkg/controller/kubelet-config).
+	// A bootstrap controller gives custom pools the kernel arguments of cgroups, too, the one in the cluster does not:
+	// they have the worker's (MCO, pkg/controller/kubelet-config).
 	arguments := made.Spec.KernelArguments
 	if !slices.Contains(builtInRoles, role) {
 		arguments = nil

@@ -38,7 +38,8 @@ type gatherer struct {
 	live client.Reader
 }
 
-// gather reads what a pool is rendered from, in the order of names, and how. Kinds that the API does not have are empty.
+// gather reads what a pool is rendered from, in the order of names, and how. Kinds that the API does not have are
+// empty.
 func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, render.Options, error) {
 	set := &manifests.Set{}
 	if err := g.read(ctx, pool, set); err != nil {

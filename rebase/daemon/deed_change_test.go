@@ -118,7 +118,8 @@ func (g *deeds) controller() *mcfgv1.ControllerConfig {
 		Annotations: map[string]string{manifests.AnnotationStandalone: ""}}, Spec: mcfgv1.ControllerConfigSpec{
 		BaseOSContainerImage:           "r.example.com/base/os" + g.digest(),
 		BaseOSExtensionsContainerImage: "r.example.com/base/extensions" + g.digest(),
-		Infra:                          &configv1.Infrastructure{Status: configv1.InfrastructureStatus{ControlPlaneTopology: g.topology}}}}
+		Infra: &configv1.Infrastructure{Status: configv1.InfrastructureStatus{
+			ControlPlaneTopology: g.topology}}}}
 }
 
 func (g *deeds) layering() *mcfgv1.MachineOSConfig {

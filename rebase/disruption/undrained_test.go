@@ -15,7 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-// TestASingleNodeIsNotDrained compares a way's plan in a cluster whose control plane is one node with that in any other.
+// TestASingleNodeIsNotDrained compares a way's plan in a cluster whose control plane is one node with that in others.
 func TestASingleNodeIsNotDrained(t *testing.T) {
 	assert.True(t, disruption.Undrained(configv1.SingleReplicaTopologyMode))
 	for _, other := range []configv1.TopologyMode{"", configv1.HighlyAvailableTopologyMode,

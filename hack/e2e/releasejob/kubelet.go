@@ -36,9 +36,9 @@ const (
 )
 
 // Kubelet stands in for a node's kubelet and scheduler in dayone's namespace. It runs the containers of a pod one after
-// the other, each with the pod's own command, arguments, environment and volumes, as processes of this machine. Like the
-// real one it does not start a container whose image it cannot get or whose Secret is missing, and answers 404 for logs
-// that it does not have.
+// the other, each with the pod's own command, arguments, environment and volumes, as processes of this machine. Like
+// the real one it does not start a container whose image it cannot get or whose Secret is missing, and answers 404 for
+// logs that it does not have.
 type Kubelet struct {
 	t      testing.TB
 	client client.Client
@@ -211,6 +211,22 @@ func (k *Kubelet) container(ctx context.Context, p *corev1.Pod, c corev1.Contain
 		return corev1.PodPending
 	}
 	message := filepath.Join(dir, c.Name+".message")
+	cmd := command(ctx, c, programs, dir, message)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	err := cmd.Run()
+	s.State.Terminated = ended(err, c, message, log.String())
+	k.mu.Lock()
+	k.logs[p.Namespace+"/"+p.Name+"/"+c.Name] = log.Bytes()
+	k.mu.Unlock()
+	if s.State.Terminated.ExitCode != 0 {
+		return corev1.PodFailed
+	}
+	return corev1.PodSucceeded
+}
+
+// command is a container's process: paths of its volumes and of its termination message lie below the pod's folder.
+func command(ctx context.Context, c corev1.Container, programs, dir, message string) *exec.Cmd {
 	places := []string{corev1.TerminationMessagePathDefault, message}
 	for _, m := range c.VolumeMounts {
 		places = append(places, m.MountPath, filepath.Join(dir, m.Name))
@@ -236,30 +252,26 @@ func (k *Kubelet) container(ctx context.Context, p *corev1.Pod, c corev1.Contain
 		args[0] = file
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	var log bytes.Buffer
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, dir, &log, &log
+	cmd.Env, cmd.Dir = env, dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
-	var ended *exec.ExitError
+	return cmd
+}
+
+// ended is the state of a container whose process has ended.
+func ended(err error, c corev1.Container, message, log string) *corev1.ContainerStateTerminated {
+	var exit *exec.ExitError
 	state := &corev1.ContainerStateTerminated{FinishedAt: metav1.Now(), Reason: "Completed"}
-	if errors.As(err, &ended) {
-		state.ExitCode, state.Reason = int32(max(ended.ExitCode(), 1)), "Error"
+	if errors.As(err, &exit) {
+		state.ExitCode, state.Reason = int32(max(exit.ExitCode(), 1)), "Error"
 	} else if err != nil {
 		state.ExitCode, state.Reason, state.Message = 128, "StartError", err.Error()
 	}
 	if text, err := os.ReadFile(message); err == nil {
 		state.Message = string(text[:min(len(text), messageLimit)])
 	} else if state.ExitCode != 0 && c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
-		state.Message = log.String()[max(0, log.Len()-messageLimit/2):]
+		state.Message = log[max(0, len(log)-messageLimit/2):]
 	}
-	k.mu.Lock()
-	k.logs[p.Namespace+"/"+p.Name+"/"+c.Name] = log.Bytes()
-	k.mu.Unlock()
-	s.State.Terminated = state
-	if state.ExitCode != 0 {
-		return corev1.PodFailed
-	}
-	return corev1.PodSucceeded
+	return state
 }
