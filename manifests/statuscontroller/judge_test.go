@@ -26,7 +26,7 @@ func TestJudge(t *testing.T) {
 			[4]string{"+AsExpected", "-AsExpected", "-AsExpected", "+AsExpected"}, "mode full"},
 		{"everything on OpenShift", view{mode: cluster.Full, openshift: true, overridden: true},
 			[4]string{"+AsExpected", "-AsExpected", "-AsExpected", "-InTheMachineConfigOperatorsPlace"},
-			"uninstall before you upgrade"},
+			"waits for it until you run dayone cluster uninstall"},
 		{"the override is removed by hand", view{mode: cluster.Full, openshift: true},
 			[4]string{"+AsExpected", "-AsExpected", "+ClusterVersionOverrideMissing", "-InTheMachineConfigOperatorsPlace"},
 			"--take-over"},
