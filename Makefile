@@ -61,7 +61,7 @@ test-all:
 MACHINES := hack/e2e/(buildjob|deployers|incluster|nodeagent|openshift|wholesystem)|hack/kube/kubetest|hack/testnode
 
 .PHONY: test-fast
-test-fast: setup-build ## Unit and in-process tests only: no root, no packages, under two minutes.
+test-fast: setup-build ## Unit and in-process tests only: no root, no packages, about four minutes on two cores.
 	go test -short -timeout 5m $$(go list $(PACKAGES) | grep -vE '/($(MACHINES))$$')
 
 .PHONY: test-vm

@@ -97,7 +97,7 @@ func (c *collector) layer(ctx context.Context, i int, layer basetree.Layer) erro
 			return nil
 		}
 		if len(c.seen.files)+len(l.files)+len(l.gone) >= maxFiles {
-			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxFiles)
+			return fmt.Errorf("%w: more than %d files", errTooLarge, maxFiles)
 		}
 		l.gone[p] = true
 		return c.entry(&l, i, p, h, body)
@@ -137,7 +137,7 @@ func (c *collector) entry(l *layerFiles, layer int, p string, h *tar.Header, bod
 
 func (c *collector) copyOut(h *tar.Header, body io.Reader) (string, error) {
 	if h.Size > maxKept {
-		return "", fmt.Errorf("%w: %s has %d bytes, at most %d are read", ErrTooLarge, h.Name, h.Size, maxKept)
+		return "", fmt.Errorf("%w: %s has %d bytes, at most %d are read", errTooLarge, h.Name, h.Size, maxKept)
 	}
 	f, err := os.CreateTemp(c.dir, "kept-")
 	if err != nil {

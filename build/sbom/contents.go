@@ -99,8 +99,8 @@ type File struct {
 // maxFiles bounds the files that are held: a host's root has about 100,000.
 const maxFiles = 2_000_000
 
-// ErrTooLarge is an image with more than is read.
-var ErrTooLarge = errors.New("the image has more files or a larger package database than dayone reads")
+// errTooLarge is an image with more than is read.
+var errTooLarge = errors.New("the image has more files or a larger package database than dayone reads")
 
 // Read reads all layers once, and a layer again if its package database is a link to an object of an ostree repository.
 // It writes package databases to a directory of its own below dir and removes it.

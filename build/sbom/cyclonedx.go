@@ -7,8 +7,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// WriteCycloneDX writes what an image contains as a CycloneDX 1.6 document in JSON. Equal contents give equal bytes from
-// one version of dayone.
+// WriteCycloneDX writes what an image contains as a CycloneDX 1.6 document in JSON. Equal contents give equal bytes
+// from one version of dayone.
 func WriteCycloneDX(w io.Writer, img Image, c *Contents, version string) error {
 	bom := cdx.NewBOM()
 	image := cdx.Component{Type: cdx.ComponentTypeContainer, Name: img.Name, Version: img.Digest,

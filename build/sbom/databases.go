@@ -119,7 +119,7 @@ func readRPM(ctx context.Context, file, wal string) (out []Package, err error) {
 			return nil, fmt.Errorf("query packages: %w", err)
 		}
 		if header == nil {
-			return nil, fmt.Errorf("%w: what it says of package %d has more than %d bytes", ErrTooLarge, len(out)+1,
+			return nil, fmt.Errorf("%w: what it says of package %d has more than %d bytes", errTooLarge, len(out)+1,
 				maxPackageHeader)
 		}
 		p, err := parseRPMHeader(header)
@@ -127,7 +127,7 @@ func readRPM(ctx context.Context, file, wal string) (out []Package, err error) {
 			return nil, fmt.Errorf("package %d: %w", len(out)+1, err)
 		}
 		if out = append(out, p); len(out) > maxPackages {
-			return nil, fmt.Errorf("%w: more than %d packages", ErrTooLarge, maxPackages)
+			return nil, fmt.Errorf("%w: more than %d packages", errTooLarge, maxPackages)
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -155,7 +155,7 @@ func readDPKG(file string) ([]Package, error) {
 				Arch: fields.Get("Architecture"), Source: source, Supplier: fields.Get("Maintainer")})
 		}
 		if len(out) > maxPackages {
-			return nil, fmt.Errorf("%w: more than %d packages", ErrTooLarge, maxPackages)
+			return nil, fmt.Errorf("%w: more than %d packages", errTooLarge, maxPackages)
 		}
 		if err != nil {
 			return out, nil

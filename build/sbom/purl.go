@@ -21,7 +21,8 @@ func purl(p Package, os OS) string {
 	if os.ID != "" && os.VersionID != "" {
 		qualifiers["distro"] = os.ID + "-" + os.VersionID
 	}
-	return packageurl.NewPackageURL(p.Type, os.ID, p.Name, version, packageurl.QualifiersFromMap(qualifiers), "").ToString()
+	return packageurl.NewPackageURL(p.Type, os.ID, p.Name, version, packageurl.QualifiersFromMap(qualifiers),
+		"").ToString()
 }
 
 // imagePURL is an image's. Source: the specification's type oci.

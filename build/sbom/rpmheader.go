@@ -27,8 +27,8 @@ const (
 
 var errHeader = errors.New("its header is damaged")
 
-// parseRPMHeader reads a header as the database has it: numbers of entries and of bytes, the entries (tag, type, offset,
-// count; all big-endian), the bytes. It takes no number at its word: room is never made for what a header says it has.
+// parseRPMHeader reads a header as the database has it: numbers of entries and of bytes, the entries (tag, type,
+// offset, count; all big-endian), the bytes. It takes no number at its word: room is never made for what a header says it has.
 func parseRPMHeader(raw []byte) (Package, error) {
 	if len(raw) < 8 {
 		return Package{}, fmt.Errorf("%w: %d bytes", errHeader, len(raw))
@@ -46,21 +46,16 @@ func parseRPMHeader(raw []byte) (Package, error) {
 	for ; len(index) > 0; index = index[entrySize:] {
 		tag, kind := binary.BigEndian.Uint32(index), binary.BigEndian.Uint32(index[4:])
 		offset := binary.BigEndian.Uint32(index[8:])
+		inside := true
 		if to := texts[tag]; to != nil && kind == typeString {
-			end := -1
-			if uint64(offset) < size {
-				end = bytes.IndexByte(data[offset:], 0)
+			*to, inside = textAt(data, offset)
+		} else if tag == tagEpoch && kind == typeInt32 {
+			if inside = uint64(offset)+4 <= size; inside {
+				epoch = strconv.FormatUint(uint64(binary.BigEndian.Uint32(data[offset:])), 10) + ":"
 			}
-			if end < 0 {
-				return p, fmt.Errorf("%w: tag %d leads outside", errHeader, tag)
-			}
-			*to = string(data[offset : int(offset)+end])
 		}
-		if tag == tagEpoch && kind == typeInt32 {
-			if uint64(offset)+4 > size {
-				return p, fmt.Errorf("%w: tag %d leads outside", errHeader, tag)
-			}
-			epoch = strconv.FormatUint(uint64(binary.BigEndian.Uint32(data[offset:])), 10) + ":"
+		if !inside {
+			return p, fmt.Errorf("%w: tag %d leads outside", errHeader, tag)
 		}
 	}
 	if p.Name == "" || p.Version == "" {
@@ -71,4 +66,13 @@ func parseRPMHeader(raw []byte) (Package, error) {
 	}
 	p.Version = epoch + p.Version
 	return p, nil
+}
+
+// textAt is the text that begins at offset and ends with a zero byte; ok is false if it leads outside.
+func textAt(data []byte, offset uint32) (text string, ok bool) {
+	if uint64(offset) >= uint64(len(data)) {
+		return "", false
+	}
+	before, _, ok := bytes.Cut(data[offset:], []byte{0})
+	return string(before), ok
 }

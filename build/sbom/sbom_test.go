@@ -229,7 +229,8 @@ func TestCompare(t *testing.T) {
 		entry{path: "etc/owner", content: "x"}, entry{path: "etc/gone"}, entry{path: "etc/text", content: "a"},
 		entry{path: "var/lib/dpkg/status", content: dpkgStatus("bash", "5.2-1", "old", "1")}))
 	to := image(pack(t, entry{path: "usr/lib/modules/6.2.0/vmlinuz"}, entry{path: "etc/same", content: "x"},
-		entry{path: "etc/owner", content: "x", mode: 0o600, uid: 1}, entry{path: "etc/new"}, entry{path: "etc/text", content: "b"},
+		entry{path: "etc/owner", content: "x", mode: 0o600, uid: 1}, entry{path: "etc/new"},
+		entry{path: "etc/text", content: "b"},
 		entry{path: "var/lib/dpkg/status", content: dpkgStatus("bash", "5.2-2", "tini", "0.19")}))
 	d, err := sbom.Compare(t.Context(), from, to, t.TempDir())
 	require.NoError(t, err)
@@ -285,7 +286,8 @@ func TestHostileDatabases(t *testing.T) {
 		{"a text outside", database(t, table, header(1, 5, 1<<31)), "tag 1000 leads outside", false},
 		{"a text without an end", database(t, table, append(header(1, 7, 5), "xx"...)), "tag 1000 leads outside", false},
 		{"no version", database(t, table, header(1, 5, 0)), "no name or no version", false},
-		{"a header of 100 MiB", database(t, "CREATE TABLE Packages (blob); INSERT INTO Packages VALUES (zeroblob(100000000))"),
+		{"a header of 100 MiB", database(t, "CREATE TABLE Packages (blob); "+
+			"INSERT INTO Packages VALUES (zeroblob(100000000))"),
 			"what it says of package 1 has more than", false},
 		{"no table", database(t, "CREATE TABLE Other (blob)"), "no such table", false},
 		{"a view that never ends", database(t, "CREATE VIEW Packages AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL "+
@@ -305,7 +307,8 @@ func TestHostileDatabases(t *testing.T) {
 		})
 	}
 	t.Run("dpkg's without colons", func(t *testing.T) {
-		_, err := sbom.Read(t.Context(), image(pack(t, entry{path: "var/lib/dpkg/status", content: "no field\n"})), t.TempDir())
+		img := image(pack(t, entry{path: "var/lib/dpkg/status", content: "no field\n"}))
+		_, err := sbom.Read(t.Context(), img, t.TempDir())
 		assert.ErrorContains(t, err, "/var/lib/dpkg/status: after package 0")
 	})
 	t.Run("a database in another form is named", func(t *testing.T) {

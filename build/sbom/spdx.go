@@ -14,9 +14,6 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// MediaTypeSPDX is that of a document in SPDX's JSON. Source: the registry of media types.
-const MediaTypeSPDX = "application/spdx+json"
-
 const (
 	noAssertion = "NOASSERTION"
 	imageID     = "Image"
@@ -99,7 +96,8 @@ func (s spdxDocument) addFile(f File) {
 	}
 	id := elementID("File", f.Path)
 	s.doc.Files = append(s.doc.Files, &v2_3.File{FileName: "." + f.Path, FileSPDXIdentifier: common.ElementID(id),
-		Checksums:        []common.Checksum{{Algorithm: common.SHA1, Value: f.SHA1}, {Algorithm: common.SHA256, Value: f.SHA256}},
+		Checksums: []common.Checksum{{Algorithm: common.SHA1, Value: f.SHA1},
+			{Algorithm: common.SHA256, Value: f.SHA256}},
 		LicenseConcluded: noAssertion, LicenseInfoInFiles: []string{noAssertion}, FileCopyrightText: noAssertion,
 		FileComment: owner(f)})
 	s.relate(imageID, "CONTAINS", id)

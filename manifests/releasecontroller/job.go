@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// prefix is the name of the ConfigMap which says how far a release is followed, and of the pods' ServiceAccount; the objects
-// made for one state have it as their prefix.
+// prefix is the name of the ConfigMap which says how far a release is followed, and of the pods' ServiceAccount; the
+// objects made for one state have it as their prefix.
 const prefix = cluster.ReleaseName
 
 // Keys of the Job's Secret.

@@ -15,8 +15,8 @@ import (
 )
 
 // The program gives all that it makes for a role as one config. The cluster has it in several MachineConfigs, and
-// users' own are merged between them. So each entry goes into those MachineConfigs that had it before; one that is new goes
-// where the entry before it is. Then names and order stay MCO's, and MCO finds its own when it comes back.
+// users' own are merged between them. So each entry goes into those MachineConfigs that had it before; one that is new
+// goes where the entry before it is. Then names and order stay MCO's, and MCO finds its own when it comes back.
 
 // builtInRoles are those of MCO's templates.
 var builtInRoles = []string{"master", "worker", "arbiter"}

@@ -158,7 +158,7 @@ func (v *verified) print(w io.Writer, took time.Duration) {
 }
 
 func newStatusCommand() *cobra.Command {
-	return rootCommand("status", "Show uploads, disk, upstream, last collection and scrub of the server that runs on a root",
+	return rootCommand("status", "Show uploads, disk, upstream, collection and scrub of the server that runs on a root",
 		func(cmd *cobra.Command, root string) error {
 			s, err := registry.ReadStatus(cmd.Context(), root)
 			if err != nil {

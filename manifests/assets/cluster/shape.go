@@ -76,6 +76,7 @@ func (o Options) shapeWorkload(object *unstructured.Unstructured) error {
 	}
 	if o.Registry != "" {
 		further[Controller] = append(further[Controller], "--cluster-registry="+o.Registry)
+		further[ConfigServer] = append(further[ConfigServer], "--cluster-registry="+o.Registry)
 	}
 	if object.GetName() == Controller {
 		if err := unstructured.SetNestedField(object.Object, int64(o.Replicas), "spec", "replicas"); err != nil {
