@@ -28,7 +28,8 @@ const (
 var errHeader = errors.New("its header is damaged")
 
 // parseRPMHeader reads a header as the database has it: numbers of entries and of bytes, the entries (tag, type,
-// offset, count; all big-endian), the bytes. It takes no number at its word: room is never made for what a header says it has.
+// offset, count; all big-endian), the bytes. It takes no number at its word: room is never made for what a header says
+// that it has.
 func parseRPMHeader(raw []byte) (Package, error) {
 	if len(raw) < 8 {
 		return Package{}, fmt.Errorf("%w: %d bytes", errHeader, len(raw))

@@ -25,7 +25,7 @@ import (
 )
 
 // host is a control-plane node's files.
-type host struct{ dir, config, addr, pull string }
+type host struct{ dir, config, addr string }
 
 func newHost(t *testing.T) host {
 	t.Helper()

@@ -46,15 +46,16 @@ func (e *Endpoint) UseAccountOf(file string) error {
 	if err != nil {
 		return err
 	}
-	for _, host := range slices.Sorted(maps.Keys(accounts)) {
-		account, _, err := accounts.Find(host)
-		if err != nil {
-			return err
-		}
-		e.Username, e.Password = account.Username, account.Password
-		return nil
+	hosts := slices.Sorted(maps.Keys(accounts))
+	if len(hosts) == 0 {
+		return fmt.Errorf("read credentials %s: there is no account", file)
 	}
-	return fmt.Errorf("read credentials %s: there is no account", file)
+	account, _, err := accounts.Find(hosts[0])
+	if err != nil {
+		return err
+	}
+	e.Username, e.Password = account.Username, account.Password
+	return nil
 }
 
 // parse recognises the transport. transports/alltransports would do it and link containers/storage.

@@ -19,7 +19,8 @@ import (
 
 func status(version string) map[string]string {
 	return map[string]string{"/usr/lib/os-release": "ID=debian\nVERSION_ID=12\n",
-		"/var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nArchitecture: amd64\nVersion: " + version + "\n"}
+		"/var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nArchitecture: amd64\n" +
+			"Version: " + version + "\n"}
 }
 
 func TestCommands(t *testing.T) {
