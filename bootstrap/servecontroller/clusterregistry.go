@@ -17,9 +17,6 @@ import (
 	"dayone.dev/dayone/registry/peers"
 )
 
-// peersPath is where a node's forwarder looks for the registries.
-const peersPath = "/var/lib/dayone/registry-peers.json"
-
 // clusterRegistry is how new nodes reach the registries of the control plane until their agent runs.
 type clusterRegistry struct {
 	list peers.List
@@ -88,7 +85,7 @@ func (c clusterRegistry) choices() ([]ign35.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	fixed := []ign35.File{nodeFile(peersPath, list)}
+	fixed := []ign35.File{nodeFile(peers.Path, list)}
 	addresses := c.addresses()
 	for _, address := range addresses {
 		if len(c.ca) > 0 {

@@ -519,3 +519,7 @@ func TestBesideOnARealAPIServer(t *testing.T) {
 	}
 	calls.JustThese(t, rights, namespace, cluster.Controller)
 }
+
+func TestModeBuilderRefusesTheClustersRegistries(t *testing.T) {
+	assert.ErrorContains(t, AddBeside(t.Context(), nil, Options{Registry: "registry.example.com:22626"}), "needs mode full")
+}

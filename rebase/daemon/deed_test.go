@@ -476,7 +476,7 @@ func (a deedAPI) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig
 	return mc, err
 }
 
-func (deedAPI) RegistryFiles(context.Context) (map[string]string, error) { return nil, nil }
+func (deedAPI) RegistryFiles(context.Context, string) (map[string]string, error) { return nil, nil }
 
 func (deedAPI) PinnedImageSet(context.Context, string) (*mcfgv1.PinnedImageSet, error) {
 	return nil, nil

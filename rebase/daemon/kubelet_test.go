@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
@@ -75,6 +76,8 @@ func TestKubeletsMayWhatTheAgentOnAHostNeeds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = own.Policies(t.Context())
 	require.NoError(t, err)
-	_, err = own.RegistryFiles(t.Context())
-	require.NoError(t, err)
+	for _, name := range []string{cluster.RegistryName, cluster.RegistryPeersName} {
+		_, err = own.RegistryFiles(t.Context(), name)
+		require.NoError(t, err)
+	}
 }

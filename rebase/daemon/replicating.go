@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/wanted"
@@ -26,8 +27,8 @@ const (
 
 // registryFiles are what the registries of the control plane work by.
 type registryFiles interface {
-	// RegistryFiles reads their contents by name; nil when the cluster publishes none.
-	RegistryFiles(ctx context.Context) (map[string]string, error)
+	// RegistryFiles reads the contents of a ConfigMap, the list's or the addresses'; nil when the cluster publishes none.
+	RegistryFiles(ctx context.Context, configMap string) (map[string]string, error)
 }
 
 // replicating brings the addresses of the control plane's registries to the node, and serves the node's own registry,
@@ -78,19 +79,16 @@ func (r *replicating) once(ctx context.Context) error {
 	if !own && time.Since(r.looked) < peersInterval && !r.looked.IsZero() {
 		return nil
 	}
-	files, err := r.cluster.RegistryFiles(ctx)
+	addresses, err := r.cluster.RegistryFiles(ctx, cluster.RegistryPeersName)
 	if err != nil {
 		return err
 	}
 	r.looked = time.Now()
-	errs := []error{r.bringPeers(files[wanted.PeersFile])}
+	errs := []error{r.bringPeers(addresses[wanted.PeersFile])}
 	if !own {
 		return errors.Join(append(errs, r.say(ctx, ""))...)
 	}
-	if list := files[wanted.ListFile]; list != "" {
-		_, err := wanted.WriteFile(filepath.Join(r.dir, wanted.ListFile), []byte(list))
-		errs = append(errs, err)
-	}
+	errs = append(errs, r.bringList(ctx))
 	report, there, err := wanted.ReadReport(filepath.Join(r.dir, wanted.ReportFile), r.now())
 	switch {
 	case err != nil:
@@ -103,6 +101,15 @@ func (r *replicating) once(ctx context.Context) error {
 		err = r.say(ctx, text)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// bringList writes what the node's registry must hold.
+func (r *replicating) bringList(ctx context.Context) error {
+	files, err := r.cluster.RegistryFiles(ctx, cluster.RegistryName)
+	if list := files[wanted.ListFile]; err == nil && list != "" {
+		_, err = wanted.WriteFile(filepath.Join(r.dir, wanted.ListFile), []byte(list))
+	}
+	return err
 }
 
 // bringPeers writes the addresses, where there are any. What cannot be read is left out: the node keeps what it has.

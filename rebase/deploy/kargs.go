@@ -16,6 +16,9 @@ type StageOptions struct {
 	DeleteKernelArguments []string
 	// Transfer counts what arrives of the image; nil: no count.
 	Transfer *Transfer
+	// Source is the mirror or registry that had the image a moment ago; it is asked first, so that nobody waits twice for
+	// one that is away. Deployers whose programs choose themselves do not look at it. "" is none.
+	Source string
 }
 
 // KernelArguments gives the single arguments that o removes and adds. What is in both stays.

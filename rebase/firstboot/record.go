@@ -64,6 +64,8 @@ type journal struct {
 	now  func() time.Time
 	// reporter passes the record on to the bootstrap host.
 	reporter *reporter
+	// source is the mirror or registry that had the image a moment ago.
+	source string
 	Record
 }
 

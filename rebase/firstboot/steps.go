@@ -213,6 +213,7 @@ func preflight(ctx context.Context, a attempt, j *journal) (bool, error) {
 	if err := w.checkLabels(found.Labels); err != nil {
 		return false, err
 	}
+	j.source = found.Source
 	j.progress(log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}),
 		"image is there and holds this node's config")
 	return false, nil
@@ -224,6 +225,7 @@ func stage(ctx context.Context, a attempt, j *journal) (bool, error) {
 		return false, err
 	}
 	options := a.wanted.stageOptions()
+	options.Source = j.source
 	if a.config.PersistNICNames {
 		names, err := persistNICNames(ctx, a.o.Root, j)
 		if err != nil {

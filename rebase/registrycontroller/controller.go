@@ -1,14 +1,10 @@
 package registrycontroller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
-	"slices"
-	"strconv"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -25,8 +21,8 @@ import (
 
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/wantedimages"
-	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/wanted"
 )
 
@@ -132,13 +128,13 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		list.Issued = have.list.Issued
 	}
 	members := membersOf(v.Nodes)
-	addresses, err := r.peers(v.Nodes)
+	addresses, err := rollout.RegistryPeers(r.o.Registry, v.Nodes).Encode()
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	conditions := judge(list, members, unknown)
 	r.metrics.set(list, members, len(unknown))
-	if err := r.write(ctx, have, list, addresses, conditions); err != nil {
+	if err := r.write(ctx, have, list, string(addresses), conditions); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: renew / 2}, nil
@@ -180,29 +176,4 @@ func membersOf(nodes []corev1.Node) []member {
 			report: wanted.Reported(n.Annotations[manifests.AnnotationRegistry])})
 	}
 	return out
-}
-
-// peers are the addresses of the control plane's registries, for nodes: the nodes' own and the registry's port. One
-// that is not ready is among them, for it may serve.
-func (r *reconciler) peers(nodes []corev1.Node) (string, error) {
-	list := peers.List{Registry: r.o.Registry, Peers: []peers.Peer{}}
-	_, port, err := net.SplitHostPort(r.o.Registry)
-	if err != nil {
-		port = strconv.Itoa(peers.Port)
-	}
-	for i := range nodes {
-		n := &nodes[i]
-		if !manifests.ControlPlane(n.Labels) {
-			continue
-		}
-		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				list.Peers = append(list.Peers, peers.Peer{Name: n.Name, Address: net.JoinHostPort(a.Address, port)})
-				break
-			}
-		}
-	}
-	slices.SortFunc(list.Peers, func(a, b peers.Peer) int { return cmp.Compare(a.Name, b.Name) })
-	raw, err := list.Encode()
-	return string(raw), err
 }

@@ -30,14 +30,14 @@ const (
 	maxNamed = 5
 )
 
-// published is the ConfigMap as it was read.
+// published is what the ConfigMaps had when they were read.
 type published struct {
 	list       wanted.List
 	peers      string
 	conditions []metav1.Condition
 }
 
-// read asks the API and no cache: the controller may read this one ConfigMap only. One that is missing or damaged is
+// read asks the API and no cache: the controller may read these ConfigMaps only. One that is missing or damaged is
 // written anew.
 func (r *reconciler) read(ctx context.Context) (published, error) {
 	var have corev1.ConfigMap
@@ -45,7 +45,12 @@ func (r *reconciler) read(ctx context.Context) (published, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return published{}, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryName, err)
 	}
-	out := published{peers: have.Data[wanted.PeersFile]}
+	var addresses corev1.ConfigMap
+	err = r.live.Get(ctx, client.ObjectKey{Namespace: r.o.Namespace, Name: cluster.RegistryPeersName}, &addresses)
+	if client.IgnoreNotFound(err) != nil {
+		return published{}, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryPeersName, err)
+	}
+	out := published{peers: addresses.Data[wanted.PeersFile]}
 	if raw := have.Data[wanted.ListFile]; raw != "" {
 		if out.list, err = wanted.Decode([]byte(raw)); err != nil {
 			r.o.Log.WithError(err).Warn("published list is damaged and is written anew")
@@ -65,7 +70,12 @@ func (r *reconciler) write(ctx context.Context, have published, list wanted.List
 		c.LastTransitionTime = metav1.NewTime(r.o.Now().UTC())
 		meta.SetStatusCondition(&settled, c)
 	}
-	if reflect.DeepEqual(have.list, list) && have.peers == peers && reflect.DeepEqual(have.conditions, settled) {
+	if have.peers != peers {
+		if err := r.apply(ctx, cluster.RegistryPeersName, map[string]string{wanted.PeersFile: peers}); err != nil {
+			return err
+		}
+	}
+	if reflect.DeepEqual(have.list, list) && reflect.DeepEqual(have.conditions, settled) {
 		return nil
 	}
 	raw, err := list.Encode()
@@ -76,19 +86,26 @@ func (r *reconciler) write(ctx context.Context, have published, list wanted.List
 	if err != nil {
 		return fmt.Errorf("write conditions: %w", err)
 	}
-	apply := applycorev1.ConfigMap(cluster.RegistryName, r.o.Namespace).
-		WithLabels(map[string]string{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy}).
-		WithData(map[string]string{wanted.ListFile: string(raw), wanted.PeersFile: peers,
-			cluster.StatusConditions: string(shown)})
-	err = r.client.Apply(ctx, apply, client.FieldOwner(name), client.ForceOwnership)
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("write ConfigMap %s: its namespace is missing: %w", cluster.RegistryName, err)
-	}
-	if err != nil {
-		return fmt.Errorf("write ConfigMap %s: %w", cluster.RegistryName, err)
+	if err := r.apply(ctx, cluster.RegistryName, map[string]string{wanted.ListFile: string(raw),
+		cluster.StatusConditions: string(shown)}); err != nil {
+		return err
 	}
 	if have.list.Hash() != list.Hash() {
 		r.o.Log.WithField("images", len(list.Images)).Info("other images are wanted")
+	}
+	return nil
+}
+
+// apply writes a ConfigMap of the controller's.
+func (r *reconciler) apply(ctx context.Context, configMap string, data map[string]string) error {
+	o := applycorev1.ConfigMap(configMap, r.o.Namespace).WithData(data).
+		WithLabels(map[string]string{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy})
+	err := r.client.Apply(ctx, o, client.FieldOwner(name), client.ForceOwnership)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("write ConfigMap %s: its namespace is missing: %w", configMap, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write ConfigMap %s: %w", configMap, err)
 	}
 	return nil
 }

@@ -61,7 +61,12 @@ func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status
 		return nil, err
 	}
 	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}}
-	if at, err := peers.Parse([]byte(have.Data[wanted.PeersFile])); err == nil { // the nodes below say the same
+	var addresses corev1.ConfigMap
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.RegistryPeersName}, &addresses)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryPeersName, err)
+	}
+	if at, err := peers.Parse([]byte(addresses.Data[wanted.PeersFile])); err == nil { // the nodes below say the same
 		s.Registry = at.Registry
 	}
 	if err := json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &s.Conditions); err != nil {

@@ -34,6 +34,9 @@ const (
 	StatusName = "dayone-status"
 	// RegistryName names the ConfigMap with the images that the control plane's registries must hold.
 	RegistryName = "dayone-registry"
+	// RegistryPeersName names the ConfigMap with the addresses of these registries. It is one of its own because each node
+	// reads it, and the list may have a megabyte.
+	RegistryPeersName = "dayone-registry-peers"
 	// StatusConditions is StatusName's key with a list of metav1.Condition; other ConfigMaps of dayone may have it, too.
 	StatusConditions = "conditions.json"
 	// ReleaseName names the ConfigMap that says how far an OpenShift release is followed in mode full, and the

@@ -146,20 +146,21 @@ func (c *Client) PinnedImageSet(ctx context.Context, name string) (*mcfgv1.Pinne
 	return o, nil
 }
 
-// RegistryFiles reads what the registries of the control plane work by; nil when the cluster publishes nothing.
-func (c *Client) RegistryFiles(ctx context.Context) (map[string]string, error) {
+// RegistryFiles reads what the registries of the control plane work by: the ConfigMap with that name; nil when the
+// cluster publishes nothing.
+func (c *Client) RegistryFiles(ctx context.Context, name string) (map[string]string, error) {
 	var o struct {
 		Data map[string]string `json:"data"`
 	}
 	err := c.ask(ctx, &o, func() *rest.Request {
-		return c.rest.Get().AbsPath("/api/v1/namespaces", cluster.DefaultNamespace, "configmaps", cluster.RegistryName).
+		return c.rest.Get().AbsPath("/api/v1/namespaces", cluster.DefaultNamespace, "configmaps", name).
 			SetHeader("Accept", plainJSON)
 	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryName, err)
+		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
 	return o.Data, nil
 }

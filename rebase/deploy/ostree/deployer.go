@@ -77,7 +77,7 @@ func (d *Deployer) Stage(ctx context.Context, image deploy.Image, o deploy.Stage
 			Next: "run this on a node that booted its ostree deployment"}
 	}
 	options := d.pull
-	options.Transfer = o.Transfer
+	options.Transfer, options.First = o.Transfer, o.Source
 	done, err := pull.Import(ctx, d.repo, "docker://"+image.String(), options)
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package pull
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/hack/faultproxy"
 	"dayone.dev/dayone/rebase/deploy"
@@ -58,6 +62,47 @@ func TestImportFromBrokenMirror(t *testing.T) {
 			require.NoError(t, err)
 			assert.Contains(t, done.Source, good.Addr)
 		})
+	}
+}
+
+// TestMirrorThatDropsPackets: its connections are never answered. It counts as unreachable after the limit, the next
+// mirror is asked, and who asks that one first does not wait again.
+func TestMirrorThatDropsPackets(t *testing.T) {
+	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...))
+	repo, good := deploytest.NewRepository(t), deploytest.StartRegistry(t)
+	final := strings.Replace(good.Push(t, img, "ocp/master-os"), good.Addr, "registry.invalid", 1)
+	o := clientOf(t, good)
+	o.RegistriesConfDir = mirrors(t, &deploytest.Registry{Addr: dropping(t)}, good)
+	found, err := Inspect(t.Context(), "docker://"+final, o)
+	require.NoError(t, err)
+	assert.Contains(t, found.Source, good.Addr)
+
+	o.First, o.StallTimeout = found.Source, time.Hour // to ask the other one would take the kernel's two minutes
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done, err := Import(short, repo, "docker://"+final, o)
+	require.NoError(t, err)
+	assert.Equal(t, found.Source, done.Source)
+}
+
+// dropping is the address of a host that drops packets: the kernel answers no connection beyond those that wait to be
+// accepted, and nobody accepts.
+func dropping(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, unix.Close(fd)) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, unix.Listen(fd, 0))
+	at, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	addr := fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
+	for {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { _ = c.Close() }) // it only takes a place
 	}
 }
 

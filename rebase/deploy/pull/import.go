@@ -54,6 +54,8 @@ type Options struct {
 	Parallel int
 	// BytesPerSecond bounds what arrives of each layer; 0: no bound.
 	BytesPerSecond int64
+	// First is the Source of an earlier answer: it is asked before the others. "" keeps the order of registries.conf.
+	First string
 	// StallTimeout: default defaultStallTimeout.
 	StallTimeout time.Duration
 	// As names the image in the ref that is written, instead of the source ("docker://host/path@sha256:…").

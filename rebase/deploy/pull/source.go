@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +131,10 @@ func tryEach[T any](ctx context.Context, source string, o Options, try func(cand
 	all, err := candidates(source, o)
 	if err != nil {
 		return none, &deploy.Fault{Class: deploy.ClassConfig, Op: "find image " + source, Err: err}
+	}
+	if i := slices.IndexFunc(all, func(c candidate) bool { return c.name == o.First }); i > 0 {
+		first := all[i]
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, first)
 	}
 	var failures []error
 	for _, c := range all {
