@@ -521,5 +521,6 @@ func TestBesideOnARealAPIServer(t *testing.T) {
 }
 
 func TestModeBuilderRefusesTheClustersRegistries(t *testing.T) {
-	assert.ErrorContains(t, AddBeside(t.Context(), nil, Options{Registry: "registry.example.com:22626"}), "needs mode full")
+	err := AddBeside(t.Context(), nil, Options{Registry: "registry.example.com:22626"})
+	assert.ErrorContains(t, err, "needs mode full")
 }
