@@ -93,7 +93,7 @@ func TestManifestsForOpenShift(t *testing.T) {
 		mode                string
 		args                []string
 		constraints, rights int
-	}{{"advisor", nil, 0, 1}, {"builder", nil, 1, 3}, {"full", []string{"--node-agent"}, 1, 5}} {
+	}{{"advisor", nil, 0, 1}, {"builder", nil, 1, 3}, {"full", []string{"--node-agent"}, 1, 6}} {
 		t.Run(c.mode, func(t *testing.T) {
 			found := kinds(append([]string{"--openshift", "--mode", c.mode}, c.args...)...)
 			assert.Equal(t, c.constraints, found["SecurityContextConstraints"])
