@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"container/list"
 	"net"
 	"net/http"
 	"sync"
@@ -69,44 +68,34 @@ func (o *openConns) open() {
 	o.conns = nil
 }
 
-// pacedListener gives the client of every connection stallTimeout for what is sent at once, and bounds the connections
-// without an account.
-type pacedListener struct {
-	net.Listener
-	strangers *strangers
-}
+const (
+	// strangerShare of MaxConnections is for clients that have shown no account yet: the others are always there for those
+	// that have.
+	strangerShare = 2
+	// addressShare of MaxConnections is for one address's clients without an account: enough for the nodes behind one
+	// gateway, which show theirs within a second.
+	addressShare = 16
+)
+
+// pacedListener gives the client of every connection stallTimeout for what is sent at once.
+type pacedListener struct{ net.Listener }
 
 func (l pacedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	address, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		address = c.RemoteAddr().String()
-	}
-	paced := &pacedConn{Conn: c, strangers: l.strangers, address: address}
-	if gone := l.strangers.add(paced); gone != nil {
-		_ = gone.Close() // who uses it notices
-	}
-	return paced, nil
+	return &pacedConn{Conn: c}, nil
 }
 
 // pacedConn is a client's connection below TLS.
 type pacedConn struct {
 	net.Conn
-	limited   atomic.Bool // somebody else's deadline is in force
-	admitted  atomic.Bool // the client has shown an account
-	strangers *strangers
-	address   string        // of the client, without the port
-	place     *list.Element // among the strangers, which guard it; nil when it is none
+	limited atomic.Bool // somebody else's deadline is in force
 }
 
-// Close implements net.Conn.
-func (c *pacedConn) Close() error {
-	c.strangers.remove(c)
-	return c.Conn.Close()
-}
+// NetConn is the connection below, for package strangers.
+func (c *pacedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *pacedConn) Write(p []byte) (int, error) {
 	if !c.limited.Load() {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"dayone.dev/dayone/registry/storage"
+	"dayone.dev/dayone/registry/strangers"
 )
 
 const (
@@ -181,13 +182,14 @@ func (s *Server) newHTTP() *http.Server {
 	return &http.Server{
 		Handler: s.service, ReadHeaderTimeout: headerTimeout, ReadTimeout: stallTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       newErrorLog(s.log), ConnState: s.conns.track, ConnContext: withConn,
+		ErrorLog:       newErrorLog(s.log), ConnState: s.conns.track, ConnContext: strangers.ConnContext,
 	}
 }
 
 func (s *Server) serve(srv *http.Server, ln net.Listener, config *tls.Config, served chan<- struct{}) {
 	defer close(served)
-	ln = pacedListener{netutil.LimitListener(ln, s.o.MaxConnections), newStrangers(s.o.MaxConnections)}
+	most := s.o.MaxConnections
+	ln = pacedListener{strangers.Listen(netutil.LimitListener(ln, most), most/strangerShare, most/addressShare)}
 	if config != nil {
 		ln = tls.NewListener(ln, config)
 	}

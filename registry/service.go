@@ -10,6 +10,7 @@ import (
 
 	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
+	"dayone.dev/dayone/registry/strangers"
 )
 
 // service answers requests between one Start and its Shutdown.
@@ -101,7 +102,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refusal.write(w)
 		return
 	}
-	admit(r.Context())
+	strangers.Admit(r.Context())
 	if r.Body != http.NoBody && http.NewResponseController(w).EnableFullDuplex() == nil { // net/http leaves the body to us
 		defer sink(w, r)
 	}

@@ -58,7 +58,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// flow is what differs between the flows, as short as can be. It fails where it is told to.
+// flow is a small implementation of what differs between the flows. It fails in the step that the test names.
 type flow struct {
 	h     *host
 	fails string

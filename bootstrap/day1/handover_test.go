@@ -148,7 +148,7 @@ func TestHandOverCannotBegin(t *testing.T) {
 	}
 }
 
-// A hand-over that is done leaves no account, whoever asks for it again.
+// After a hand-over the accounts stay revoked when the hand-over runs again.
 func TestEndOfHandOver(t *testing.T) {
 	dir := t.TempDir()
 	id, err := loadIdentity(dir, "192.0.2.1:5000")
@@ -175,7 +175,7 @@ func TestEndedLeavesWhatIsSettled(t *testing.T) {
 	require.Nil(t, mark)
 	require.NoError(t, handover.Mark{Time: time.Now().UTC()}.Write(dir))
 	mark, err = Ended(dir, "hand-over")
-	require.NoError(t, err, "there is no such phase")
+	require.NoError(t, err, "an unknown phase is no error")
 	require.NotNil(t, mark)
 
 	j, err := journal.Open(dir)

@@ -16,6 +16,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"dayone.dev/dayone/registry/strangers"
 )
 
 // Paths of what is answered; every other path is the page.
@@ -37,6 +39,10 @@ const (
 	bundleLimit = 5 * time.Minute
 	idleLimit   = time.Minute
 	maxHeader   = 16 << 10
+	// maxStrangers bounds the connections on which no token was shown yet, and maxOfAddress those of one address: clients
+	// without a token must not use up the host's.
+	maxStrangers = 64
+	maxOfAddress = 8
 )
 
 // Handler answers with the JSON, the page and, where Bundle is set, a log bundle.
@@ -101,7 +107,7 @@ func (id *Identity) authorized(next http.Handler) http.Handler {
 			http.Error(w, "send the token: "+id.place+" on this host", http.StatusUnauthorized)
 			return
 		}
-		admit(r.Context())
+		strangers.Admit(r.Context())
 		next.ServeHTTP(w, r)
 	})
 }
@@ -135,14 +141,14 @@ func (id *Identity) Serve(ctx context.Context, address string, h http.Handler) e
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	l = tls.NewListener(&guests{Listener: l}, &tls.Config{Certificates: []tls.Certificate{id.Certificate},
-		MinVersion: tls.VersionTLS12})
+	l = tls.NewListener(strangers.Listen(l, maxStrangers, maxOfAddress), &tls.Config{
+		Certificates: []tls.Certificate{id.Certificate}, MinVersion: tls.VersionTLS12})
 	return serve(ctx, l, id.authorized(h))
 }
 
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: writeLimit,
-		IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader, ConnContext: withGuest,
+		IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader, ConnContext: strangers.ConnContext,
 		ErrorLog: silent()}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
