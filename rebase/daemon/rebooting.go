@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
@@ -15,14 +16,14 @@ const maxReboots = 2
 // rebooting asks for the reboot and sees, in the next boot, where it led.
 func rebooting(ctx context.Context, e *edges, in observed) (outcome, error) {
 	j := in.journal
-	if j.AskedIn == in.boot {
+	if nodedisk.SameBoot(j.AskedIn, in.boot) {
 		// An agent before this one noted that it asks, and may have been killed before it did. Asked for twice it is one
 		// reboot.
 		return outcome{next: Rebooting, after: waitInterval, reboot: !in.rebootAsked}, nil
 	}
 	// The node has booted since, by the reboot that was asked for or by a power cut. An agent of a former version noted
 	// only what it asked for.
-	if j.ReadyIn != in.boot && (j.ReadyIn != "" || j.AskedIn != "") {
+	if !nodedisk.SameBoot(j.ReadyIn, in.boot) && (j.ReadyIn != "" || j.AskedIn != "") {
 		return booted(ctx, e, in)
 	}
 	if !in.drained() {

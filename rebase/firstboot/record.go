@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -141,13 +140,13 @@ func worthReporting(attempt int) bool {
 	return attempt%20 == 0 || attempt < 20 && attempt&(attempt-1) == 0
 }
 
-// sawBoot adds the running boot once.
+// sawBoot adds the running boot once; a soft reboot is one, too.
 func (j *journal) sawBoot(id string, booted *deploy.Deployment) {
 	j.Booted = booted.Image.String()
 	if booted.Image.IsZero() {
 		j.Booted = booted.Commit
 	}
-	if !slices.ContainsFunc(j.Boots, func(b Boot) bool { return b.ID == id }) {
+	if last := len(j.Boots) - 1; last < 0 || !nodedisk.SameBoot(j.Boots[last].ID, id) {
 		j.Boots = append(j.Boots, Boot{ID: id, Image: j.Booted, Time: j.now().UTC()})
 	}
 }

@@ -120,25 +120,3 @@ func Sweep(root string) error {
 	}
 	return nil
 }
-
-// BootID tells one boot from another: the kernel's id and the start of PID 1, because a node in a container has its
-// host's kernel.
-func BootID(root string) (string, error) {
-	kernel, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
-	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
-	}
-	stat, err := os.ReadFile(filepath.Join(root, "proc/1/stat"))
-	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
-	}
-	// The name in brackets, the second field, may hold blanks: what follows it is counted from the third. Source:
-	// proc_pid_stat(5).
-	const startTime = 22 - 3
-	_, after, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(after)
-	if len(fields) <= startTime {
-		return "", errors.New("read boot id: /proc/1/stat is too short")
-	}
-	return strings.TrimSpace(string(kernel)) + "." + fields[startTime], nil
-}

@@ -11,13 +11,16 @@ import (
 )
 
 // Reboot asks the init system for a reboot. It uses systemd where it runs, and the reboot program otherwise, so that
-// staged deployments are finalized.
+// staged deployments are finalized. It is one of the hardware's, also where somebody has prepared a soft reboot: systemd
+// would take that instead (systemctl(1)), and the kernel of the new deployment would not boot.
 func Reboot(ctx context.Context) error {
 	command := []string{"systemctl", "reboot"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		command = []string{"reboot"}
 	}
-	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	asked := exec.CommandContext(ctx, command[0], command[1:]...)
+	asked.Env = append(os.Environ(), "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1")
+	out, err := asked.CombinedOutput()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
 		// The shutdown that it asked for ends the agent's service and every process in it.
