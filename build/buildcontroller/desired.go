@@ -27,6 +27,7 @@ const (
 	reasonSecretMissing  = "SecretMissing"
 	reasonSecretUnusable = "SecretUnusable"
 	reasonRegistry       = "RegistryUnavailable"
+	reasonRegistryFull   = "RegistryFull"
 )
 
 // desired is the image that a MachineOSConfig needs now.

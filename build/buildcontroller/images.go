@@ -47,6 +47,13 @@ type Finder interface {
 	Find(ctx context.Context, repository, address string, access Access) (string, error)
 }
 
+// Sizer says how large images are.
+type Sizer interface {
+	// Size is how many bytes an image takes in a registry, of an index the image for a platform (os/architecture). It is 0
+	// when the registry does not have the image.
+	Size(ctx context.Context, reference, platform string, access Access) (int64, error)
+}
+
 // Registries reaches registries over the network.
 type Registries struct {
 	// UserAgent is what registries log; default dayone.
@@ -98,6 +105,36 @@ func (r Registries) Find(ctx context.Context, repository, address string, access
 		return err
 	})
 	return found, err
+}
+
+// Size is how many bytes an image takes in a registry: its manifest, its config and its layers.
+func (r Registries) Size(ctx context.Context, reference, platform string, access Access) (size int64, err error) {
+	parsed, err := name.ParseReference(reference, name.StrictValidation)
+	if err != nil {
+		return 0, fmt.Errorf("read image reference %q: %w", reference, err)
+	}
+	p, err := v1.ParsePlatform(platform)
+	if err != nil {
+		return 0, fmt.Errorf("read platform %q: %w", platform, err)
+	}
+	_, err = r.reach(ctx, "size", reference, access, func(options []remote.Option) error {
+		image, err := remote.Image(parsed, append(options, remote.WithPlatform(*p))...)
+		if err != nil {
+			return err
+		}
+		m, err := image.Manifest()
+		if err != nil {
+			return err
+		}
+		if size, err = image.Size(); err != nil {
+			return err
+		}
+		for _, blob := range append(m.Layers, m.Config) {
+			size += blob.Size
+		}
+		return nil
+	})
+	return size, err
 }
 
 // addressed is the reference of an image by digest, when the image says that it has the address and the registry has

@@ -60,6 +60,8 @@ type Options struct {
 	Images Images
 	// Finder looks for images by content address before a build beside MCO begins; default none: the build pod looks.
 	Finder Finder
+	// Sizes asks how large images are before a build of an image for Registry begins; needed with Registry.
+	Sizes Sizer
 	// Job is how build pods run; its namespace is Namespace.
 	Job job.Options
 	// Registry is HOST:PORT of images that the control plane's own registries hold: a build of one has succeeded when they
@@ -87,6 +89,9 @@ func (o Options) Validate() error {
 	}
 	if o.Images == nil {
 		return errors.New("option images: there is none")
+	}
+	if o.Registry != "" && o.Sizes == nil {
+		return errors.New("option sizes: there is none, and option registry is given")
 	}
 	if err := o.Job.Validate(); err != nil {
 		return fmt.Errorf("option job: %w", err)

@@ -20,6 +20,9 @@ func prepare(ctx context.Context, x scope, s state) (state, error) {
 		return s, nil
 	}
 	keys, err := x.images.keys(ctx, s.config, s.desired.repository)
+	if err == nil {
+		err = roomFor(ctx, x, s, keys)
+	}
 	if err == nil && s.decision.Forced {
 		err = pinInUse(ctx, x, s)
 	}

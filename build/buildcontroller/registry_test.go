@@ -8,15 +8,17 @@ import (
 
 // standInRegistry is no registry: it keeps in memory which digests and tags there are, and can be made to refuse.
 type standInRegistry struct {
-	mu      sync.Mutex
-	images  map[string]bool
-	tags    map[string]string
-	fault   error
+	mu     sync.Mutex
+	images map[string]bool
+	tags   map[string]string
+	fault  error
+	// sizes are those of images, by reference.
+	sizes   map[string]int64
 	deleted map[string]bool
 }
 
 func newStandInRegistry() *standInRegistry {
-	return &standInRegistry{images: map[string]bool{}, tags: map[string]string{}, deleted: map[string]bool{}}
+	return &standInRegistry{images: map[string]bool{}, tags: map[string]string{}, deleted: map[string]bool{}, sizes: map[string]int64{}}
 }
 
 func (s *standInRegistry) push(reference, tag string) {
@@ -85,6 +87,19 @@ func (s *standInRegistry) Delete(_ context.Context, reference string, _ Access) 
 	delete(s.images, reference)
 	s.deleted[reference] = true
 	return nil
+}
+
+func (s *standInRegistry) Size(_ context.Context, reference, _ string, _ Access) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sizes[reference], s.fault
+}
+
+// size makes an image have a size, in bytes.
+func (s *standInRegistry) size(reference string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sizes[reference] = n
 }
 
 var errRefused = errors.New("401 Unauthorized")

@@ -121,7 +121,8 @@ type verdict struct {
 func verdictOf(s state) verdict {
 	d := s.decision
 	switch {
-	case d.Action == decide.GiveUp || d.Reason == decide.ReasonBackoff || d.Reason == reasonRegistry:
+	case d.Action == decide.GiveUp || d.Reason == decide.ReasonBackoff || d.Reason == reasonRegistry ||
+		d.Reason == reasonRegistryFull:
 		return verdict{true, d.Reason, d.Message}
 	case s.held != "":
 		return verdict{true, "HeldUp", s.held}

@@ -71,6 +71,7 @@ func lifeCycle() []scenario {
 		{"404 of a registry means that an image is gone", goneIsBuiltAgain},
 		{"one bad MachineOSConfig degrades its own pool alone", oneBad},
 		{"a build succeeds when the control plane's registries have its image", replicatedFirst},
+		{"no build begins before the control plane's registries have room for its image", roomFirst},
 		{"a push spec whose digest form the API refuses is named before anything is built", pushSpec},
 	}
 }

@@ -359,7 +359,7 @@ func (w *world) options() Options {
 	if w.inCluster {
 		own = registry
 	}
-	return Options{Registry: own, Log: logrus.NewEntry(log), Images: w.images, Finder: w.images,
+	return Options{Registry: own, Log: logrus.NewEntry(log), Images: w.images, Finder: w.images, Sizes: w.images,
 		Job: job.Options{BuilderImage: registry + "/builder:1"},
 		Now: w.clock.now, Platform: "linux/amd64"}
 }

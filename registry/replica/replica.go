@@ -163,7 +163,12 @@ func (r *replica) report(missing []wanted.Missing) error {
 	if err != nil {
 		return fmt.Errorf("report of the registry: %w", err)
 	}
+	left, err := r.store.Left()
+	if err != nil {
+		return fmt.Errorf("report of the registry: %w", err)
+	}
 	out := wanted.NewReport(r.list, missing, free, r.store.Used()-r.store.Reserved())
+	out.SetRoom(left)
 	if out.Held != r.said.Held || out.List != r.said.List || len(out.Missing) != len(r.said.Missing) {
 		log := r.o.Log.WithFields(logrus.Fields{"wanted": out.Wanted, "held": out.Held})
 		for i, m := range out.Missing {

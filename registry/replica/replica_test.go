@@ -245,6 +245,8 @@ func TestDiskTooSmall(t *testing.T) {
 	require.Len(t, r.Missing, 1)
 	assert.Equal(t, large.Name(), r.Missing[0].Image)
 	assert.Contains(t, r.Missing[0].Why, "free disk space")
+	require.NotNil(t, r.RoomBytes, "a build can be held back")
+	assert.InDelta(t, 90_000, *r.RoomBytes, 10_000)
 	assert.True(t, r.Holds(l, repo, small.Digest))
 	assert.False(t, r.Holds(l, repo, large.Digest))
 	require.NoError(t, w.whole(w.sites[1], small))

@@ -49,6 +49,19 @@ func (b *budget) free() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
+// left is the largest number that take accepts.
+func (b *budget) left() (int64, error) {
+	n, err := b.free()
+	if err != nil {
+		return 0, err
+	}
+	n -= b.unwritten.Load() + b.minFree
+	if b.maxBytes > 0 {
+		n = min(n, b.maxBytes-b.used.Load())
+	}
+	return max(n, 0), nil
+}
+
 func (b *budget) give(used, unwritten int64) {
 	b.used.Add(-used)
 	b.unwritten.Add(-unwritten)

@@ -90,6 +90,9 @@ func (s *Store) Reserved() int64 { return s.driver.budget.unwritten.Load() }
 // Free is how many bytes the file system of the root has.
 func (s *Store) Free() (int64, error) { return s.driver.budget.free() }
 
+// Left is how many more bytes the budget takes: what is free without what stays free.
+func (s *Store) Left() (int64, error) { return s.driver.budget.left() }
+
 // Room checks whether n more bytes fit into the budget: an ErrNoSpace says how much is there.
 func (s *Store) Room(n int64) error {
 	if err := s.driver.budget.take(n); err != nil {

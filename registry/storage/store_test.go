@@ -273,6 +273,11 @@ func TestBudget(t *testing.T) {
 	push(t, s, "a/b", data)
 	push(t, s, "c/d", data)
 	assert.Equal(t, int64(912<<10), s.Used(), "the same bytes count once")
+	left, err := s.Left()
+	require.NoError(t, err)
+	assert.Equal(t, int64(624<<10), left)
+	require.NoError(t, s.Room(left))
+	require.ErrorIs(t, s.Room(left+1), storage.ErrNoSpace)
 }
 
 func TestConcurrentUploadsOfOneBlob(t *testing.T) {

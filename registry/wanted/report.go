@@ -3,6 +3,7 @@ package wanted
 import (
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ const (
 	staleAfter = 5 * time.Minute
 	// roundBytes keeps what a disk has free from changing the report all the time.
 	roundBytes = 256 << 20
+	// roomDigits is how many binary digits of RoomBytes count: it changes with each sixteenth to eighth of the room.
+	roomDigits = 4
 )
 
 // Report is how far one registry is with a list.
@@ -40,6 +43,9 @@ type Report struct {
 	// FreeBytes of the disk, and StoredBytes of images, rounded down to 256 MiB.
 	FreeBytes   int64 `json:"freeBytes"`
 	StoredBytes int64 `json:"storedBytes"`
+	// RoomBytes is how much more the registry may store, of which it keeps the first four binary digits; nil where an
+	// older registry does not say it.
+	RoomBytes *int64 `json:"roomBytes,omitempty"`
 }
 
 // Missing is an image that a registry must hold and does not.
@@ -58,6 +64,12 @@ func NewReport(l List, missing []Missing, free, stored int64) Report {
 		r.Missing = append(r.Missing, m)
 	}
 	return r
+}
+
+// SetRoom notes how many more bytes the registry may store, rounded down so that the report rarely changes.
+func (r *Report) SetRoom(n int64) {
+	n &^= 1<<max(bits.Len64(uint64(n))-roomDigits, 0) - 1
+	r.RoomBytes = &n
 }
 
 // Holds reports whether the registry has said that it has an image of the list.
@@ -135,6 +147,9 @@ func DecodeReport(raw []byte) (Report, error) {
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return Report{}, fmt.Errorf("read report of a registry: %w", err)
+	}
+	if r.RoomBytes != nil && *r.RoomBytes < 0 {
+		return Report{}, fmt.Errorf("read report of a registry: it says %d bytes of room", *r.RoomBytes)
 	}
 	if r.Held < 0 || r.Wanted < r.Held || r.Ready && (r.Held != r.Wanted || len(r.Missing) > 0) {
 		return Report{}, fmt.Errorf("read report of a registry: it says %d of %d held and ready %t", r.Held, r.Wanted,

@@ -82,6 +82,21 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+func TestSetRoom(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		room, want int64
+	}{{"none", 0, 0}, {"few bytes", 15, 15}, {"a little more", 1<<30 + 5, 1 << 30}, {"an eighth more", 9<<27 + 1, 9 << 27},
+		{"all ones", 1<<40 - 1, 15 << 36}} {
+		t.Run(tc.name, func(t *testing.T) {
+			var r wanted.Report
+			r.SetRoom(tc.room)
+			assert.Equal(t, tc.want, *r.RoomBytes)
+		})
+	}
+	assert.Contains(t, wanted.Reported(`{"roomBytes":-1}`).Problem, "-1 bytes of room")
+}
+
 func TestReportIsBounded(t *testing.T) {
 	l := wanted.List{}
 	var gone []wanted.Missing

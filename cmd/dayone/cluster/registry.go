@@ -40,11 +40,15 @@ func newRegistryStatus(c *connect.Flags) *cobra.Command {
 }
 
 func writeRegistry(t io.Writer, s *registrycontroller.Status) {
-	fmt.Fprintf(t, "registry %s, list of %s\n\nNODE\tNODE READY\tHELD\tSTORED\tFREE\tDETAIL\n", s.Registry,
+	fmt.Fprintf(t, "registry %s, list of %s\n\nNODE\tNODE READY\tHELD\tSTORED\tFREE\tROOM\tDETAIL\n", s.Registry,
 		s.Issued.Format(time.RFC3339))
 	for _, n := range s.Nodes {
-		fmt.Fprintf(t, "%s\t%t\t%d of %d\t%.1f GiB\t%.1f GiB\t%s\n", n.Name, n.Ready, n.Report.Held, n.Report.Wanted,
-			gibibytes(n.Report.StoredBytes), gibibytes(n.Report.FreeBytes), n.Behind)
+		room := "not reported"
+		if n.Report.RoomBytes != nil {
+			room = fmt.Sprintf("%.1f GiB", gibibytes(*n.Report.RoomBytes))
+		}
+		fmt.Fprintf(t, "%s\t%t\t%d of %d\t%.1f GiB\t%.1f GiB\t%s\t%s\n", n.Name, n.Ready, n.Report.Held,
+			n.Report.Wanted, gibibytes(n.Report.StoredBytes), gibibytes(n.Report.FreeBytes), room, n.Behind)
 	}
 	fmt.Fprint(t, "\nIMAGE\tCOPIES\tMISSING ON\tWANTED BY\n")
 	for _, i := range s.Images {

@@ -30,7 +30,9 @@ func showsRegistries(t *testing.T, e *kubetest.Env, do func(args ...string) (int
 	list := replicas.New(time.Now(), []replicas.Image{image})
 	raw, err := list.Encode()
 	require.NoError(t, err)
-	full, err := replicas.NewReport(list, nil, 5<<30, 1<<30).Encode()
+	held := replicas.NewReport(list, nil, 5<<30, 1<<30)
+	held.SetRoom(3 << 30)
+	full, err := held.Encode()
 	require.NoError(t, err)
 	lacks, err := replicas.NewReport(list, []replicas.Missing{{Image: image.Name(), Why: "no space"}}, 1<<30, 0).Encode()
 	require.NoError(t, err)
@@ -50,6 +52,7 @@ func showsRegistries(t *testing.T, e *kubetest.Env, do func(args ...string) (int
 	}
 	code, out, errs := do("registry", "status")
 	require.Equal(t, cli.ExitOK, code, errs)
+	assert.Regexp(t, `m0 +false +1 of 1 +1.0 GiB +5.0 GiB +3.0 GiB`, out)
 	assert.Regexp(t, `m1 +false +0 of 1 .*1 of 1 images are missing, first ns/os@sha256:[0-9a-f]+: no space`, out)
 	assert.Regexp(t, `ns/os@sha256:[0-9a-f]+ +1 +m1 +node w1 \(current\)`, out)
 	code, out, errs = do("registry", "status", "-o", "json")
