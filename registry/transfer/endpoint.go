@@ -114,12 +114,22 @@ func newScratch(parent string) (*scratch, error) {
 		os.WriteFile(s.path("registries.conf"), nil, 0o600),
 		os.WriteFile(s.path("auth.json"), []byte(`{"auths":{}}`), 0o600),
 		os.Mkdir(s.path("empty"), 0o700),
+		os.Mkdir(s.path(signatureDir), 0o700),
 	)
+	if err == nil {
+		err = os.WriteFile(s.path(signatureDir+"/default.yaml"), []byte(attachments), 0o600)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write temporary configuration: %w", err), s.remove())
 	}
 	return s, nil
 }
+
+// In signatureDir is a containers-registries.d(5) by which signatures are where cosign keeps them, and nowhere else.
+const (
+	signatureDir = "registries.d"
+	attachments  = "default-docker: {use-sigstore-attachments: true}\n"
+)
 
 func (s *scratch) path(name string) string { return filepath.Join(s.dir, name) }
 
@@ -135,7 +145,7 @@ func (s *scratch) remove() error {
 func (s *scratch) system(e Endpoint, role, cacheDir string) (*types.SystemContext, error) {
 	c := &types.SystemContext{
 		SystemRegistriesConfPath: s.path("registries.conf"), SystemRegistriesConfDirPath: s.path("empty"),
-		UserShortNameAliasConfPath: s.path("registries.conf"), RegistriesDirPath: s.path("empty"),
+		UserShortNameAliasConfPath: s.path("registries.conf"), RegistriesDirPath: s.path(signatureDir),
 		DockerPerHostCertDirPath: s.path("empty"), AuthFilePath: s.path("auth.json"),
 		BlobInfoCacheDir: cacheDir, BigFilesTemporaryDir: s.dir, DockerDisableV1Ping: true,
 		DockerRegistryUserAgent: "dayone",

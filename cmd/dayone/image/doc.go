@@ -1,4 +1,4 @@
-// Package image has the commands that say what is in an image.
+// Package image has the commands that say what is in an image and whose it is.
 //
-//	IMAGE -> sbom -> SPDX or CycloneDX; IMAGE IMAGE -> diff -> packages, kernels and files
+//	IMAGE -> sbom, diff -> packages, kernels and files; IMAGE, key -> sign, verify -> signature, verdicts
 package image

@@ -14,9 +14,10 @@ import (
 	"dayone.dev/dayone/registry/transfer"
 )
 
-// Commands are sbom and diff.
+// Commands are those about one or two images.
 func Commands(version string) []*cobra.Command {
-	return []*cobra.Command{newSBOMCommand(version), newDiffCommand()}
+	return []*cobra.Command{newSBOMCommand(version), newDiffCommand(), newSignCommand(), newVerifyCommand(),
+		newKeygenCommand()}
 }
 
 // source is how images are reached.
@@ -26,11 +27,16 @@ type source struct {
 }
 
 func (s *source) flags(cmd *cobra.Command) {
+	s.registryFlags(cmd)
+	cmd.Flags().StringVar(&s.platform, "platform", "",
+		"of an index the image of this OS/ARCH[/VARIANT], default this host's")
+}
+
+func (s *source) registryFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.endpoint.CAFile, "ca", "", "CA of the registry (PEM)")
 	flags.StringVar(&s.endpoint.AuthFile, "authfile", "", "pull secret for the registry")
 	flags.BoolVar(&s.endpoint.Insecure, "insecure", false, "allow plain HTTP and any certificate")
-	flags.StringVar(&s.platform, "platform", "", "of an index the image of this OS/ARCH[/VARIANT], default this host's")
 }
 
 // read lets use have the image as sbom takes it.

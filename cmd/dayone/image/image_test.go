@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/build/sbom"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/cmd/internal/cli/clitest"
 	"dayone.dev/dayone/registry/registrytest"
 )
@@ -84,4 +85,69 @@ func TestCommands(t *testing.T) {
 		assert.Equal(t, 1, code)
 		assert.Empty(t, out)
 	})
+}
+
+func TestSigning(t *testing.T) {
+	reg := registrytest.Start(t)
+	image := buildtest.Push(t, reg, buildtest.Base{Files: status("1"), Repository: "os/worker"}).Reference
+	dir := t.TempDir()
+	run := func(args ...string) (int, string, string) { return clitest.Run(t, Commands("v1"), args...) }
+	for _, key := range []string{"old", "new"} {
+		code, out, stderr := run("keygen", filepath.Join(dir, key))
+		require.Zero(t, code, stderr)
+		assert.Contains(t, out, "key ")
+	}
+	signWith := func(key, image string, more ...string) (int, string, string) {
+		key = filepath.Join(dir, key)
+		return run(append([]string{"sign", image, "--ca", reg.CAFile, "--authfile", reg.PushAuthFile,
+			"--key", filepath.Join(key, sign.KeyFile), "--passphrase-file", filepath.Join(key, sign.PassphraseFile)}, more...)...)
+	}
+	verifyWith := func(image string, more ...string) (int, string, string) {
+		args := []string{"verify", image, "--ca", reg.CAFile, "--authfile", reg.PullAuthFile,
+			"--key", filepath.Join(dir, "old", sign.PublicFile), "--key", filepath.Join(dir, "new", sign.PublicFile)}
+		return run(append(args, more...)...)
+	}
+	code, out, stderr := verifyWith(image)
+	assert.Equal(t, 1, code, stderr)
+	assert.Contains(t, out, "NO")
+	assert.Contains(t, out, "no signature exists")
+
+	const final = "registry.example.com/os/worker"
+	code, out, stderr = signWith("new", image, "--repository", final)
+	require.Zero(t, code, stderr)
+	assert.Contains(t, out, "signed as "+final)
+	code, out, stderr = signWith("new", image, "--repository", final)
+	require.Zero(t, code, stderr)
+	assert.Contains(t, out, "was signed already")
+	code, _, _ = verifyWith(image)
+	assert.Equal(t, 1, code, "the signature is for another repository")
+	code, out, stderr = verifyWith(image, "--repository", final, "-o", "json")
+	require.Zero(t, code, stderr)
+	var got verification
+	require.NoError(t, json.Unmarshal([]byte(out), &got))
+	assert.True(t, got.OK)
+	assert.Equal(t, []bool{false, true}, []bool{got.Checks[0].OK, got.Checks[1].OK})
+
+	for _, tc := range []struct {
+		name    string
+		code    int
+		message string
+		run     func() (int, string, string)
+	}{
+		{"sign by tag", 2, "by digest", func() (int, string, string) { return signWith("new", reg.Addr+"/os/worker:v1") }},
+		{"sign without a key", 2, "--key", func() (int, string, string) { return run("sign", image) }},
+		{"verify without a key", 2, "--key", func() (int, string, string) { return run("verify", image) }},
+		{"no such image", 1, "os/none", func() (int, string, string) { return verifyWith(reg.Addr + "/os/none:v1") }},
+		{"the passphrase of another key", 1, "the passphrase of this key?", func() (int, string, string) {
+			require.NoError(t, os.Rename(filepath.Join(dir, "old", sign.PassphraseFile),
+				filepath.Join(dir, "new", sign.PassphraseFile)))
+			return signWith("new", image)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, _, stderr := tc.run()
+			assert.Equal(t, tc.code, code)
+			assert.Contains(t, stderr, tc.message)
+		})
+	}
 }

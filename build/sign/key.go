@@ -1,0 +1,219 @@
+package sign
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/containers/image/v5/signature/signer"
+	"github.com/containers/image/v5/signature/sigstore"
+	"github.com/google/renameio/v2"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"golang.org/x/sync/errgroup"
+)
+
+// Files of a key in a directory of its own.
+const (
+	// KeyFile has the private key, encrypted as cosign does it. Mode 0600.
+	KeyFile = "cosign.key"
+	// PassphraseFile has the passphrase of KeyFile. Mode 0600.
+	PassphraseFile = "cosign.passphrase"
+	// PublicFile has the public key (PEM). It is no secret.
+	PublicFile = "cosign.pub"
+)
+
+const (
+	// maxKey bounds what is read of a key file, in bytes: one of cosign's has 700.
+	maxKey = 64 << 10
+	// passphraseBytes of chance make a passphrase that nobody guesses.
+	passphraseBytes = 32
+)
+
+// Key signs. It is safe for concurrent use. Printing it shows no secret.
+type Key struct {
+	// Public is the public part.
+	Public PublicKey
+
+	signers []*signer.Signer
+	private *ecdsa.PrivateKey
+}
+
+// String is the public part's fingerprint.
+func (k *Key) String() string { return k.Public.Fingerprint() }
+
+// GoString is String: nothing prints the private part.
+func (k *Key) GoString() string { return k.String() }
+
+// PublicKey is a public key in PEM.
+type PublicKey []byte
+
+// Fingerprint is SHA-256 over the key's DER form in hexadecimal, as of
+// "openssl pkey -pubin -outform DER | sha256sum".
+func (p PublicKey) Fingerprint() string {
+	block, _ := pem.Decode(p)
+	if block == nil {
+		return "no key"
+	}
+	sum := sha256.Sum256(block.Bytes)
+	return hex.EncodeToString(sum[:])
+}
+
+// ReadPublicKey reads a public key of the kind that Load accepts.
+func ReadPublicKey(file string) (PublicKey, error) {
+	raw, err := readFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read public key: %w", err)
+	}
+	key, err := ParsePublicKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read public key %s: %w", file, err)
+	}
+	return key, nil
+}
+
+// ParsePublicKey is ReadPublicKey for bytes. Equal keys give equal bytes, whatever stands around them.
+func ParsePublicKey(raw []byte) (PublicKey, error) {
+	key, err := cryptoutils.UnmarshalPEMToPublicKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: give the public key in PEM, as cosign.pub", err)
+	}
+	return publicPEM(key)
+}
+
+func publicPEM(key any) (PublicKey, error) {
+	of, ok := key.(*ecdsa.PublicKey)
+	if !ok || of.Curve != elliptic.P256() {
+		return nil, errors.New("it is no ECDSA key on P-256, the only kind that nodes and cosign must know: " +
+			"make one with dayone keygen or cosign generate-key-pair")
+	}
+	return cryptoutils.MarshalPublicKeyToPEM(of)
+}
+
+// Load reads a private key in cosign's encrypted form: ECDSA on P-256. Other users of the host may not have rights to
+// either file.
+func Load(keyFile, passphraseFile string) (*Key, error) {
+	passphrase, err := readSecret(passphraseFile)
+	if err != nil {
+		return nil, fmt.Errorf("read passphrase of signing key: %w", err)
+	}
+	passphrase = bytes.TrimRight(passphrase, "\r\n")
+	raw, err := readSecret(keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read signing key: %w", err)
+	}
+	if block, _ := pem.Decode(raw); block == nil || !bytes.HasPrefix([]byte(block.Type), []byte("ENCRYPTED ")) {
+		return nil, fmt.Errorf("read signing key %s: it is not encrypted as cosign does it: "+
+			"make one with dayone keygen or cosign generate-key-pair, or let cosign import-key-pair encrypt yours", keyFile)
+	}
+	var k Key
+	var g errgroup.Group // each decrypts it anew, which takes 0.1 s on purpose
+	g.Go(func() error { return k.decrypt(raw, passphrase) })
+	g.Go(func() error {
+		s, err := sigstore.NewSigner(sigstore.WithPrivateKeyFile(keyFile, passphrase))
+		k.signers = []*signer.Signer{s}
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, fmt.Errorf("read signing key %s: %w: is %s the passphrase of this key?", keyFile, err, passphraseFile)
+	}
+	if k.Public, err = publicPEM(&k.private.PublicKey); err != nil {
+		return nil, fmt.Errorf("read signing key %s: %w", keyFile, err)
+	}
+	return &k, nil
+}
+
+func (k *Key) decrypt(raw, passphrase []byte) error {
+	key, err := cryptoutils.UnmarshalPEMToPrivateKey(raw, func(bool) ([]byte, error) { return passphrase, nil })
+	if err != nil {
+		return err
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return errors.New("it is no ECDSA key")
+	}
+	k.private = ec
+	return nil
+}
+
+// readSecret refuses what others of the host may read or change.
+func readSecret(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s has mode %04o, so that other users of this host can use it: chmod 0600 %s", file,
+			info.Mode().Perm(), file)
+	}
+	raw, err := readFile(file)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: run as its owner, or give it to this user (chown)", err)
+	}
+	return raw, err
+}
+
+func readFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	if err == nil && len(raw) > maxKey {
+		return nil, fmt.Errorf("%s has more than %d bytes: it is no key", file, maxKey)
+	}
+	return raw, err
+}
+
+// LoadOrCreate reads the key of a directory, or makes one with a passphrase of chance. A kill at any point leaves a
+// key that the next call reads, or none.
+func LoadOrCreate(dir string) (*Key, error) {
+	key, passphrase := filepath.Join(dir, KeyFile), filepath.Join(dir, PassphraseFile)
+	if _, err := os.Lstat(key); errors.Is(err, fs.ErrNotExist) {
+		if err := create(dir); err != nil {
+			return nil, err
+		}
+	}
+	k, err := Load(key, passphrase)
+	if err != nil {
+		return nil, err
+	}
+	public := filepath.Join(dir, PublicFile)
+	if have, err := os.ReadFile(public); err == nil && bytes.Equal(have, k.Public) {
+		return k, nil
+	}
+	if err := renameio.WriteFile(public, k.Public, 0o644); err != nil {
+		return nil, fmt.Errorf("write public key: %w", err)
+	}
+	return k, nil
+}
+
+// create writes the key last: what comes before is of no use without it.
+func create(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory for signing key: %w", err)
+	}
+	raw := make([]byte, passphraseBytes)
+	rand.Read(raw) // it never fails
+	passphrase := []byte(base64.RawURLEncoding.EncodeToString(raw))
+	pair, err := sigstore.GenerateKeyPair(passphrase)
+	if err != nil {
+		return fmt.Errorf("make signing key: %w", err)
+	}
+	err = renameio.WriteFile(filepath.Join(dir, PassphraseFile), append(passphrase, '\n'), 0o600)
+	if err == nil {
+		err = renameio.WriteFile(filepath.Join(dir, KeyFile), pair.PrivateKey, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write signing key: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package sign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/containers/image/v5/signature"
+
+	"dayone.dev/dayone/registry/transfer"
+)
+
+// Image is an image and the name under which nodes know it.
+type Image struct {
+	// Endpoint names the image by digest and says how to reach it.
+	Endpoint transfer.Endpoint
+	// Repository is the final one, HOST/REPOSITORY. Signatures name it, wherever the image is now.
+	Repository string
+}
+
+const (
+	// maxRounds is how often a signature is added that another signer undoes.
+	maxRounds = 10
+	// otherSigner is how much longer than this signer another one may take between reading and writing the tag.
+	otherSigner = 3
+	// maxPause bounds the wait for other signers.
+	maxPause = 2 * time.Second
+)
+
+// Sign adds the key's signature to an image where it is, and reports whether it had none before. Other signatures
+// stay. The tag of the signatures is read, changed and written, and registries have no lock for that: Sign looks again
+// when another signer that began before would have ended, and adds the signature anew if that one undid it.
+func (k *Key) Sign(ctx context.Context, i Image) (added bool, err error) {
+	err = Verify(ctx, i, k.Public)
+	for range maxRounds {
+		if err == nil || !errors.Is(err, transfer.ErrNotAllowed) {
+			return added, err
+		}
+		began := time.Now()
+		if err := transfer.Sign(ctx, i.Endpoint, i.Repository, k.signers, transfer.Options{}); err != nil {
+			return added, err
+		}
+		added = true
+		if err := pause(ctx, otherSigner*time.Since(began)); err != nil {
+			return added, err
+		}
+		err = Verify(ctx, i, k.Public)
+	}
+	return added, fmt.Errorf("sign %s: the signature was added %d times and is not there: another program writes the "+
+		"tag of the signatures, let one of them sign at a time: %w", i.Endpoint.Reference, maxRounds, err)
+}
+
+// pause waits for about d. Signers that meet again and again take different times.
+func pause(ctx context.Context, d time.Duration) error {
+	d = min(d, maxPause)
+	select {
+	case <-time.After(d + rand.N(d/2+1)): //nolint:gosec // it is no secret
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Verify reports nil if one of the keys has signed the image as one of i.Repository. transfer.ErrNotAllowed says that
+// none has; with any other error nothing is known.
+func Verify(ctx context.Context, i Image, keys ...PublicKey) error {
+	policy, err := policyOf(i.Repository, keys)
+	if err != nil {
+		return err
+	}
+	return transfer.Allow(ctx, i.Endpoint, policy)
+}
+
+// policyOf is what containers/image on a node asks of an image of the repository.
+func policyOf(repository string, keys []PublicKey) (*signature.Policy, error) {
+	identity, err := signature.NewPRMExactRepository(repository)
+	if err != nil {
+		return nil, fmt.Errorf("name repository %q: %w", repository, err)
+	}
+	var pem [][]byte
+	for _, k := range keys {
+		pem = append(pem, k)
+	}
+	signed, err := signature.NewPRSigstoreSigned(signature.PRSigstoreSignedWithKeyDatas(pem),
+		signature.PRSigstoreSignedWithSignedIdentity(identity))
+	if err != nil {
+		return nil, fmt.Errorf("make signature policy: %w", err)
+	}
+	return &signature.Policy{Default: signature.PolicyRequirements{signed}}, nil
+}

@@ -1,0 +1,85 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containers/image/v5/copy"
+	"github.com/containers/image/v5/docker/reference"
+	"github.com/containers/image/v5/image"
+	"github.com/containers/image/v5/signature"
+	"github.com/containers/image/v5/signature/signer"
+	"github.com/opencontainers/go-digest"
+)
+
+// ErrNotAllowed says that an image's signatures do not satisfy a policy.
+var ErrNotAllowed = errors.New("the image's signatures are not accepted")
+
+// Sign adds a signature by each signer to an image where it is, and to an index and its images. Signatures name it
+// REPOSITORY@DIGEST, whatever repository the endpoint's is: nodes know an image by its final name. No blob moves. The
+// tag of an image's signatures is read, changed and written: of two signers at the same time one may undo what the
+// other one did, so who signs looks again whether its signature is there.
+func Sign(ctx context.Context, e Endpoint, repository string, signers []*signer.Signer, o Options) (err error) {
+	named, d, err := e.digested()
+	if err != nil {
+		return err
+	}
+	identity, err := reference.ParseNormalizedNamed(repository)
+	if err == nil {
+		identity, err = reference.WithDigest(reference.TrimNamed(identity), d)
+	}
+	if err != nil {
+		return fmt.Errorf("sign %s as %q: %w", named, repository, err)
+	}
+	c, err := newCopier(e, e, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	c.opts.Signers, c.opts.SignIdentity = signers, identity
+	c.opts.ImageListSelection = copy.CopyAllImages
+	_, err = retry(ctx, c.o, "sign "+e.Reference, func() ([]byte, error) {
+		var res Result
+		return c.once(ctx, &res)
+	})
+	return err
+}
+
+// digested is the image of an endpoint that names it by digest, in a registry.
+func (e Endpoint) digested() (reference.Named, digest.Digest, error) {
+	ref, err := e.parse()
+	if err != nil {
+		return nil, "", err
+	}
+	named, ok := ref.DockerReference().(reference.Digested)
+	if !ok || ref.Transport().Name() != "docker" {
+		return nil, "", fmt.Errorf("image %s: name it by digest in a registry, HOST/REPOSITORY@sha256:…", e.Reference)
+	}
+	return ref.DockerReference(), named.Digest(), nil
+}
+
+// Allow evaluates a containers-policy.json(5) for an image under the name that the endpoint has, also when a mirror
+// answers. ErrNotAllowed says that the policy refuses it, also because a signature is lost; with any other error nothing
+// is known.
+func Allow(ctx context.Context, e Endpoint, policy *signature.Policy) error {
+	return open(ctx, e, "", inspectLimit, func(at opened) (err error) {
+		evaluation, err := signature.NewPolicyContext(policy)
+		if err != nil {
+			return fmt.Errorf("make signature policy: %w", err)
+		}
+		defer func() { err = errors.Join(err, evaluation.Destroy()) }()
+		unparsed := image.UnparsedInstance(at.src, nil)
+		if _, _, err := unparsed.Manifest(at.ctx); err != nil { // a manifest that cannot be had is no refusal
+			return fmt.Errorf("read manifest: %w", err)
+		}
+		if _, err := evaluation.IsRunningImageAllowed(at.ctx, unparsed); err != nil {
+			kind := kindOf(orSilence(at.ctx, err))
+			if at.ctx.Err() != nil || kind != nil && !errors.Is(kind, ErrNotFound) {
+				return fmt.Errorf("read signatures: %w", err)
+			}
+			return fmt.Errorf("%w: %w", ErrNotAllowed, err)
+		}
+		return nil
+	})
+}
