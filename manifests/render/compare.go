@@ -48,9 +48,7 @@ func Compare(before, after mcfgv1.MachineConfigSpec) ([]Change, error) {
 		}
 		change := Change{Path: path}
 		if x.isText || y.isText {
-			if change.Diff, err = unified(path, x, y); err != nil {
-				return nil, err
-			}
+			change.Diff = unified(path, x, y)
 		} else {
 			change.Before, change.After = x.value, y.value
 		}
@@ -163,19 +161,17 @@ func textLeaf(data []byte) leaf {
 // contextLines is the number of unchanged lines around a change.
 const contextLines = 3
 
-func unified(path string, a, b leaf) (string, error) {
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+func unified(path string, a, b leaf) string {
+	// Writing to memory does not fail.
+	text, _ := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: splitLines(a.text), B: splitLines(b.text), FromFile: path, ToFile: path, Context: contextLines,
 	})
-	if err != nil {
-		return "", fmt.Errorf("compare %s: %w", path, err)
-	}
 	if text == "" {
 		text = fmt.Sprintf("--- %[1]s\n+++ %[1]s\n(%[2]s)\n", path,
 			map[bool]string{true: "present on one side only, and empty",
 				false: "differs in bytes that are no text"}[a.isText != b.isText])
 	}
-	return text, nil
+	return text
 }
 
 // splitLines keeps the line ends; a last line without one says so, as diff does.

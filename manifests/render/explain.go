@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 // Source is a MachineConfig that sets an entry, with its file ("" for a generated one).
@@ -50,15 +50,9 @@ func Explain(set *manifests.Set, o Options) ([]Explanation, error) {
 	}
 	var out []Explanation
 	for i, pool := range result.Pools {
-		selected, err := matching(pool, result.Components)
-		if err != nil {
-			return nil, fmt.Errorf("select MachineConfigs of pool %s: %w", pool.Name, err)
-		}
 		t := tracer{index: map[string]int{}}
-		if err := t.trace(selected); err != nil {
-			return nil, err
-		}
-		t.defaults(result.Configs[i].Spec, result.bases[i])
+		t.trace(result.origins[i].selected)
+		t.defaults(result.Configs[i].Spec, result.origins[i].on)
 		out = append(out, Explanation{Pool: pool.Name, Config: result.Configs[i].Name, Entries: t.entries})
 	}
 	return out, nil
@@ -84,12 +78,10 @@ func (t *tracer) set(kind, name, value string, from Source) {
 	e.From, e.Value = from, value
 }
 
-func (t *tracer) trace(selected []manifests.Item[*mcfgv1.MachineConfig]) error {
+func (t *tracer) trace(selected []parsed) {
 	for _, c := range selected {
 		from := Source{MachineConfig: c.Object.Name, File: c.Origin.File}
-		if err := t.config(c, from); err != nil {
-			return err
-		}
+		t.config(c.config, from)
 		spec := c.Object.Spec
 		for _, a := range spec.KernelArguments {
 			t.set("kernelArgument", a, "", from)
@@ -113,14 +105,9 @@ func (t *tracer) trace(selected []manifests.Item[*mcfgv1.MachineConfig]) error {
 			t.set("field", "baseOSExtensionsContainerImage", spec.BaseOSExtensionsContainerImage, from)
 		}
 	}
-	return nil
 }
 
-func (t *tracer) config(c manifests.Item[*mcfgv1.MachineConfig], from Source) error {
-	config, err := machineconfig.Parse(c.Object.Spec.Config.Raw)
-	if err != nil {
-		return fmt.Errorf("parse Ignition config of %s: %w", c.Object.Name, err)
-	}
+func (t *tracer) config(config ign35.Config, from Source) {
 	for _, f := range config.Storage.Files {
 		t.set("file", f.Path, "", from)
 	}
@@ -142,7 +129,6 @@ func (t *tracer) config(c manifests.Item[*mcfgv1.MachineConfig], from Source) er
 	for _, a := range config.KernelArguments.ShouldExist {
 		t.set("kernelArgument", string(a), "", from)
 	}
-	return nil
 }
 
 // defaults adds the fields that no MachineConfig set, and to those that one did the value of the pool's base that it

@@ -28,36 +28,55 @@ type nodeSetting struct {
 	files        func() ([]nodeconf.File, []report.Finding, error)
 }
 
+// made are the components that are generated, and what is to be said of what they are made of.
+type made struct {
+	report.Report
+	components []component
+}
+
+// take notes what is to be said of an object, and an error of our own making.
+func (m *made) take(found []report.Finding, err error) {
+	m.Add(found...)
+	if err != nil {
+		m.Add(report.Finding{Severity: report.Error, Rule: "internal", Message: err.Error()})
+	}
+}
+
+// add makes a pool's component of files, of which it needs one at least; mark completes its metadata.
+func (m *made) add(name, pool string, files []nodeconf.File, from manifests.Origin, mark func(*metav1.ObjectMeta)) {
+	if len(files) == 0 {
+		return
+	}
+	c, err := generated(name, pool, files)
+	m.take(nil, err)
+	if c != nil {
+		mark(&c.ObjectMeta)
+		m.components = append(m.components, component{Object: c, Origin: from})
+	}
+}
+
 // generate makes the components that follow from other kinds of objects, in MCO's order: registries, container runtime,
 // kubelet. hash is the version that they carry.
 func generate(set *manifests.Set, pools []pool, hash string) ([]component, []report.Finding) {
-	out, found := registries(set, pools)
-	all := report.Report{Findings: found}
-	all.Add(imagePolicies(set)...)
+	var out made
+	versioned := func(m *metav1.ObjectMeta) {
+		m.Annotations = map[string]string{manifests.AnnotationGeneratedByController: hash}
+	}
+	out.registries(set, pools)
+	out.take(imagePolicies(set), nil)
+	out.inheritedTLS(set, pools, versioned)
 	taken := map[string]manifests.Origin{}
-	tls, found := inheritedTLS(set, pools, hash)
-	all.Add(found...)
-	out = append(out, tls...)
 	for _, s := range nodeSettings(set) {
-		all.Add(unsupported(set, s.origin)...)
+		out.take(unsupported(set, s.origin), nil)
 		files, found, err := s.files()
-		all.Add(found...)
-		if err != nil {
-			all.Add(internal(err))
-		}
+		out.take(found, err)
 		names, found := targets(pools, s, taken)
-		all.Add(found...)
+		out.take(found, nil)
 		for _, name := range names {
-			c, err := generated("99-"+name+"-generated-"+s.suffix, name, files)
-			if err != nil {
-				all.Add(internal(err))
-			} else if c != nil {
-				c.Annotations = map[string]string{manifests.AnnotationGeneratedByController: hash}
-				out = append(out, component{Object: c, Origin: s.origin})
-			}
+			out.add("99-"+name+"-generated-"+s.suffix, name, files, s.origin, versioned)
 		}
 	}
-	return out, all.Findings
+	return out.components, out.Findings
 }
 
 func nodeSettings(set *manifests.Set) []nodeSetting {
@@ -105,58 +124,34 @@ func unsupported(set *manifests.Set, at manifests.Origin) []report.Finding {
 	return out.Findings
 }
 
-// internal is a refusal because of an error of our own making.
-func internal(err error) report.Finding {
-	return report.Finding{Severity: report.Error, Rule: "internal", Message: err.Error()}
-}
-
 // registries makes each pool's component with the mirrors. As MCO leaves it: without a version, so that the cluster's
 // own controller takes it over at once.
-func registries(set *manifests.Set, pools []pool) ([]component, []report.Finding) {
+func (m *made) registries(set *manifests.Set, pools []pool) {
 	files, found, err := mirrors.Files(set)
-	all := report.Report{Findings: found}
-	if err != nil {
-		all.Add(internal(err))
-	}
+	m.take(found, err)
 	var list []nodeconf.File
 	for _, f := range files {
 		list = append(list, nodeconf.File(f))
 	}
-	var out []component
 	for _, p := range pools {
-		c, err := generated("99-"+p.Object.Name+"-generated-registries", p.Object.Name, list)
-		if err != nil {
-			all.Add(internal(err))
-		} else if c != nil {
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.openshift.io/v1", Kind: "Image"}}
-			out = append(out, component{Object: c})
-		}
+		m.add("99-"+p.Object.Name+"-generated-registries", p.Object.Name, list, manifests.Origin{},
+			func(m *metav1.ObjectMeta) {
+				m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.openshift.io/v1", Kind: "Image"}}
+			})
 	}
-	return out, all.Findings
 }
 
 // inheritedTLS makes each pool's component with the TLS profile of the APIServer cluster.
-func inheritedTLS(set *manifests.Set, pools []pool, hash string) ([]component, []report.Finding) {
-	var out []component
+func (m *made) inheritedTLS(set *manifests.Set, pools []pool, mark func(*metav1.ObjectMeta)) {
 	server, ok := apiServer(set)
 	if !ok {
-		return nil, nil
+		return
 	}
 	files, found, err := nodeconf.InheritedTLS(server)
-	all := report.Report{Findings: found}
-	if err != nil {
-		all.Add(internal(err))
-	}
+	m.take(found, err)
 	for _, p := range pools {
-		c, err := generated("98-"+p.Object.Name+"-generated-kubelet", p.Object.Name, files)
-		if err != nil {
-			all.Add(internal(err))
-		} else if c != nil {
-			c.Annotations = map[string]string{manifests.AnnotationGeneratedByController: hash}
-			out = append(out, component{Object: c, Origin: server.Origin})
-		}
+		m.add("98-"+p.Object.Name+"-generated-kubelet", p.Object.Name, files, server.Origin, mark)
 	}
-	return out, all.Findings
 }
 
 // targets returns the pools that a setting selects by their labels; one object of a kind a pool. taken has, by kind and
@@ -191,11 +186,8 @@ func targets(pools []pool, s nodeSetting, taken map[string]manifests.Origin) ([]
 	return out, bad.Findings
 }
 
-// generated is a component that this renderer makes for a pool, nil without files.
+// generated is a component that this renderer makes for a pool.
 func generated(name, pool string, files []nodeconf.File) (*mcfgv1.MachineConfig, error) {
-	if len(files) == 0 {
-		return nil, nil
-	}
 	config := ign35.Config{Ignition: ign35.Ignition{Version: machineconfig.Version}}
 	for _, f := range files {
 		mode, yes := generatedFileMode, true

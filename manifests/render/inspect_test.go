@@ -52,6 +52,13 @@ func TestCompare(t *testing.T) {
 		"kernelArguments"}, paths)
 	_, err = render.Compare(before, specOf("a", "{"))
 	require.ErrorContains(t, err, "parse Ignition config")
+	_, err = render.Compare(specOf("a", "{"), before)
+	require.ErrorContains(t, err, "parse Ignition config")
+	realtime := *before.DeepCopy()
+	realtime.KernelType = "realtime"
+	changes, err = render.Compare(before, realtime)
+	require.NoError(t, err)
+	assert.Equal(t, []render.Change{{Path: "kernelType", Before: "default", After: "realtime"}}, changes)
 
 	same, err := render.Compare(before, before)
 	require.NoError(t, err)
@@ -141,6 +148,7 @@ func TestExplainEveryKind(t *testing.T) {
 		"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}}`)
 	mine.Spec.KernelArguments, mine.Spec.Extensions = []string{"quiet"}, []string{"usbguard"}
 	mine.Spec.FIPS, mine.Spec.KernelType = true, "realtime"
+	mine.Spec.BaseOSExtensionsContainerImage = "quay.io/e"
 	set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(mine))
 	explained, err := render.Explain(set, render.Options{Versions: render.Versions{Raw: "v1", Hash: "h",
 		Payload: "1.0.0"}})
@@ -153,7 +161,12 @@ func TestExplainEveryKind(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{"directory /etc/d ", "link /etc/l ", "unit a.service ", "dropin a.service/1.conf ",
 		"user core ", "kernelArgument quiet ", "kernelArgument fromignition ", "extension usbguard ", "field fips true",
-		"field kernelType realtime"}, got)
+		"field kernelType realtime", "field baseOSExtensionsContainerImage quay.io/e"}, got)
+	assert.Contains(t, explained[0].String(), "master: "+explained[0].Config+"\n")
+
+	mine.Spec.KernelType = "fastest"
+	_, err = render.Explain(set, render.Options{Versions: render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}})
+	assert.ErrorContains(t, err, "fastest", "what is refused is not explained")
 }
 
 func TestExplainOrigins(t *testing.T) {

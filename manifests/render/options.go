@@ -72,10 +72,16 @@ type Result struct {
 	Components []manifests.Item[*mcfgv1.MachineConfig]
 	// Controller is the ControllerConfig that counts; with an OSImageStream it names the default stream's images.
 	Controller *mcfgv1.ControllerConfig
-	// bases has what each of Configs is rendered on.
-	bases []osBase
+	// origins has what each of Configs was rendered of.
+	origins []origin
 	// Findings are warnings; errors refuse the rendering as a whole.
 	Findings []report.Finding
+}
+
+// origin is what a pool's config was rendered of: its components in merge order, on a base.
+type origin struct {
+	selected []parsed
+	on       osBase
 }
 
 // Config returns the rendered MachineConfig of a pool, nil if there is no such pool.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,8 +45,24 @@ func machineConfig(name, role, rest string) string {
 
 const v1 = "---\napiVersion: machineconfiguration.openshift.io/v1\n"
 
+// kubeletOf is a KubeletConfig for the pools with the label a.
+func kubeletOf(name, settings string) string {
+	return v1 + "kind: KubeletConfig\nmetadata: {name: " + name + "}\nspec: {machineConfigPoolSelector: " +
+		"{matchLabels: {a: b}}, kubeletConfig: {" + settings + "}}\n"
+}
+
+// manyFiles are empty files with long names.
+func manyFiles(n int) string {
+	files := make([]string, n)
+	for i := range files {
+		files[i] = fmt.Sprintf("{path: /etc/%s-%d, contents: {source: \"data:,\"}}", strings.Repeat("x", 100), i)
+	}
+	return strings.Join(files, ", ")
+}
+
 // What cannot be rendered, or has no effect, is named with its rule.
 func TestFindings(t *testing.T) {
+	label := func(s *manifests.Set) { s.Pools[0].Object.Labels = map[string]string{"a": "b"} }
 	annotated := func(set *manifests.Set, image string) {
 		set.MachineOSConfigs[0].Object.Annotations = map[string]string{manifests.AnnotationPreBuiltImage: image}
 	}
@@ -94,6 +111,20 @@ func TestFindings(t *testing.T) {
 		{name: "a kubelet setting for no pool", more: v1 + "kind: KubeletConfig\nmetadata: {name: k}\n" +
 			"spec: {machineConfigPoolSelector: {matchLabels: {a: b}}, kubeletConfig: {maxPods: 9}}\n",
 			rule: "pool-selector", says: "selects no pool and has no effect"},
+		{name: "two kubelet settings for one pool", more: kubeletOf("a", "maxPods: 9") + kubeletOf("b", "maxPods: 8"),
+			change: label, rule: "pool-selector", says: "pool master has two objects of kind KubeletConfig"},
+		{name: "a TLS profile without ciphers", more: "---\napiVersion: config.openshift.io/v1\nkind: APIServer\n" +
+			"metadata: {name: cluster}\nspec: {tlsSecurityProfile: {type: Custom, custom: {ciphers: [none], " +
+			"minTLSVersion: VersionTLS12}}}\n",
+			rule: "tls-cipher", says: "leaves the kubelet no cipher"},
+		{name: "an image for a pool that is not there", change: func(s *manifests.Set) {
+			annotated(s, "quay.io/a/b@sha256:"+strings.Repeat("1", 64))
+			s.MachineOSConfigs[0].Object.Spec.MachineConfigPool.Name = "edge"
+		}, rule: "pool-unknown", says: `MachineOSConfig master: there is no pool "edge"`},
+		{name: "more rules of owners than an annotation can hold", more: machineConfig("60-b", "master",
+			"  annotations: {"+manifests.AnnotationOwnPostConfigAction+": None}\nspec: {config: {ignition: "+
+				"{version: 3.4.0}, storage: {files: ["+manyFiles(4000)+"]}}}\n"),
+			rule: "post-config-action", says: "more than the"},
 		{name: "an owner's rule that is none", more: machineConfig("60-b", "master",
 			"  annotations: {"+manifests.AnnotationOwnPostConfigAction+": perhaps}\nspec: {config: {ignition: "+
 				"{version: 3.4.0}, storage: {files: [{path: /etc/b, contents: {source: \"data:,\"}}]}}}\n"),
@@ -111,6 +142,83 @@ func TestFindings(t *testing.T) {
 				}
 			}
 			assert.Contains(t, strings.Join(said, "\n"), c.says)
+		})
+	}
+}
+
+// What is no setting of a node's is not refused for looking like one: another tool's ClusterImagePolicy, and a field
+// that another document of the file has.
+func TestNotRefused(t *testing.T) {
+	for _, c := range []struct{ name, more string }{
+		{"another tool's image policy", "---\napiVersion: policy.sigstore.dev/v1beta1\nkind: ClusterImagePolicy\n" +
+			"metadata: {name: p}\nspec: {}\n"},
+		{"an unknown field of the document beside a kubelet setting", kubeletOf("k", "maxPods: 9") +
+			machineConfig("60-b", "master", "spec: {notours: 1}\n")},
+		{"an unknown field outside of a kubelet setting's spec", kubeletOf("k", "maxPods: 9") + "notours: 1\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			result, found := renderWith(t, c.more, func(s *manifests.Set) {
+				s.Pools[0].Object.Labels = map[string]string{"a": "b"}
+			})
+			assert.NotNil(t, result, found)
+		})
+	}
+}
+
+// A pool of one's own counts, wherever the one that MCO ships is read; of two of one's own the last does.
+func TestPoolsOfOneName(t *testing.T) {
+	const shipped = `{nodeSelector: {matchLabels: {node-role.kubernetes.io/master: ""}}, machineConfigSelector: ` +
+		`{matchLabels: {machineconfiguration.openshift.io/role: master}}}`
+	pool := func(meta, spec string) string {
+		return v1 + "kind: MachineConfigPool\nmetadata: {name: master, labels: {from: " + meta + "\nspec: " + spec + "\n"
+	}
+	const mark = `, machineconfiguration.openshift.io/mco-built-in: ""}`
+	mcos := pool("mco"+mark+"}", shipped)
+	for _, c := range []struct{ name, pools, want string }{
+		{"shipped last", pool("user}}", shipped) + mcos, "user"},
+		{"shipped first", mcos + pool("user}}", shipped), "user"},
+		{"another selector", pool("user"+mark+"}", `{paused: true, machineConfigSelector: `+
+			`{matchLabels: {machineconfiguration.openshift.io/role: master}}}`) + mcos, "user"},
+		{"an annotation", pool("user"+mark+", annotations: {a: b}}", shipped) + mcos, "user"},
+		{"two of one's own", pool("first}}", shipped) + pool("second}}", shipped), "second"},
+		{"twice shipped", pool("first"+mark+"}", shipped) + pool("second"+mark+"}", shipped), "second"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			added, err := manifests.Read([]byte(c.pools), "pools.yaml", manifests.ReadOptions{})
+			require.NoError(t, err)
+			result, found := renderWith(t, "", func(s *manifests.Set) { s.Pools = added.Pools })
+			require.NotNil(t, result, found)
+			require.Len(t, result.Pools, 1)
+			assert.Equal(t, c.want, result.Pools[0].Labels["from"])
+		})
+	}
+}
+
+// Templates are missed where somebody asks for them, in the directory of an OpenShift cluster, and nowhere else.
+func TestWhoNeedsTemplates(t *testing.T) {
+	versions := render.Versions{Raw: "v1", Hash: "h", Payload: "1.0.0"}
+	for _, c := range []struct {
+		name           string
+		needs, partial bool
+		infra          *configv1.Infrastructure
+		fails          bool
+	}{
+		{"an OpenShift cluster", true, false, &configv1.Infrastructure{}, true},
+		{"its components alone", true, true, &configv1.Infrastructure{}, false},
+		{"nobody asks", false, false, &configv1.Infrastructure{}, false},
+		{"another cluster", true, false, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set := standaloneSet(t)
+			render.StandaloneInputs(set, "registry.example.com/os/base:1", versions)
+			set.ControllerConfigs[0].Object.Spec.Infra = c.infra
+			_, err := render.Render(set, render.Options{Versions: versions, Unbuilt: render.IgnoreUnbuilt,
+				NeedTemplates: c.needs, ComponentsOnly: c.partial})
+			if c.fails {
+				require.ErrorContains(t, err, "none of the MachineConfigs that MCO makes of its templates")
+				return
+			}
+			require.NoError(t, err)
 		})
 	}
 }
@@ -197,8 +305,21 @@ func TestComparePaths(t *testing.T) {
 			"config.storage.files[/f].user"},
 		{"group of a file", `"storage":{"files":[{"path":"/f"}]}`, `"storage":{"files":[{"path":"/f","group":{"id":7}}]}`,
 			"config.storage.files[/f].group"},
-		{"mask", `"systemd":{"units":[{"name":"u.service"}]}`, `"systemd":{"units":[{"name":"u.service","mask":true}]}`,
+		{"mask", `"systemd":{}`, `"systemd":{"units":[{"name":"u.service","mask":true}]}`,
 			"config.systemd.units[u.service].mask"},
+		{"unit", `"systemd":{}`, `"systemd":{"units":[{"name":"u.service","contents":"[Unit]"}]}`,
+			"config.systemd.units[u.service].contents"},
+		{"drop-in", `"systemd":{}`, `"systemd":{"units":[{"name":"u.service","dropins":[{"name":"a.conf","contents":"[Unit]"}]}]}`,
+			"config.systemd.units[u.service].dropins[a.conf]"},
+		{"key of a user", `"passwd":{"users":[{"name":"core"}]}`,
+			`"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}`, "config.passwd.users[core]"},
+		{"disk", `"storage":{}`, `"storage":{"disks":[{"device":"/dev/sdb","wipeTable":true}]}`, "config"},
+		{"appended text", `"storage":{"files":[{"path":"/f","append":[{"source":"data:,a"}]}]}`,
+			`"storage":{"files":[{"path":"/f","append":[{"source":"data:,b"}]}]}`, "config.storage.files[/f].append[0]"},
+		{"contents from elsewhere", `"storage":{"files":[{"path":"/f","contents":{"source":"https://a/"}}]}`,
+			`"storage":{"files":[{"path":"/f","contents":{"source":"https://b/"}}]}`, "config.storage.files[/f].contents"},
+		{"empty contents", `"storage":{"files":[{"path":"/f"}]}`,
+			`"storage":{"files":[{"path":"/f","contents":{"source":"data:,"}}]}`, "config.storage.files[/f].contents"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			changes, err := render.Compare(config(c.was), config(c.is))
@@ -207,10 +328,12 @@ func TestComparePaths(t *testing.T) {
 			for _, change := range changes {
 				paths = append(paths, change.Path)
 			}
-			assert.Contains(t, paths, c.path)
+			assert.Equal(t, []string{c.path}, paths)
 		})
 	}
 
+	realtime := *before.DeepCopy()
+	realtime.KernelType = "realtime"
 	pool := func(config string) *mcfgv1.MachineConfigPool {
 		p := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "master"}}
 		p.Spec.Configuration.Name = config
@@ -235,6 +358,11 @@ func TestComparePaths(t *testing.T) {
 			"the rendered MachineConfig of bootstrap is missing"},
 		{"theirs is missing", side("rendered-master-1", &before), side("rendered-master-2", nil),
 			"the rendered MachineConfig of the cluster is missing"},
+		{"a pool that is new in the cluster", &manifests.Set{}, side("rendered-master-2", &after),
+			"bootstrap rendered nothing for this pool"},
+		{"one field, and not the image", side("rendered-master-1", &before), side("rendered-master-2", &realtime),
+			"kernelType differ."},
+		{"an input that went", side("rendered-master-1", &after), side("rendered-master-2", &before), "differ."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			verdicts, err := render.Parity(c.ours, c.theirs)

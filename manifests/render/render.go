@@ -77,7 +77,8 @@ func Render(set *manifests.Set, o Options) (*Result, error) {
 		config, found := renderPool(s.pool, selected, on, o)
 		all.Add(found...)
 		if config != nil {
-			result.Configs, result.bases = append(result.Configs, config), append(result.bases, on)
+			result.Configs = append(result.Configs, config)
+			result.origins = append(result.origins, origin{selected, on})
 			result.Pools = append(result.Pools, filledPool(s.pool.Object, config.Name, sources))
 		}
 	}
