@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
+	"dayone.dev/dayone/registry/peers"
 )
 
 const (
@@ -143,4 +145,90 @@ func TestNodeStates(t *testing.T) {
 	states := c.View("worker").NodeStates()
 	require.Len(t, states, 1)
 	assert.Equal(t, "rendered-worker-1", states["node-0000"].Config)
+}
+
+// A wave is watched from the moment when its nodes arrived: the agent's word counts, and the note of the policy
+// controller where a clock that is behind puts the arrival before the target was sent.
+func TestSinceWhenANodeHasItsTarget(t *testing.T) {
+	sent := now.Add(-time.Hour).Format(time.RFC3339)
+	promise := func(sent string) string {
+		text, err := disruption.Promise{Config: worldConfig, Level: disruption.LevelReboot, Sent: sent}.Encode()
+		require.NoError(t, err)
+		return text
+	}
+	note := `{"told":"` + sent + `","seconds":{"Reboot":600}}`
+	for _, c := range []struct {
+		name           string
+		says           time.Time
+		promise, times string
+		waves          string
+		want           time.Time
+	}{
+		{"the agent's word", now.Add(-time.Minute), "", "", "1 / 15m", now.Add(-time.Minute)},
+		{"the agent's word, after the target was sent", now.Add(-time.Minute), promise(sent), note, "1 / 15m",
+			now.Add(-time.Minute)},
+		{"a clock that is behind", now.Add(-2 * time.Hour), promise(sent), note, "1 / 15m", now.Add(-50 * time.Minute)},
+		{"an agent that says nothing", time.Time{}, promise(sent), note, "1 / 15m", now.Add(-50 * time.Minute)},
+		{"a note of another transition", now.Add(-2 * time.Hour), promise(sent), `{"told":"before","seconds":{"Reboot":1}}`,
+			"1 / 15m", time.Time{}},
+		{"a time that is none", now.Add(-2 * time.Hour), promise("noon"), note, "1 / 15m", now.Add(-2 * time.Hour)},
+		{"nobody watches", now.Add(-2 * time.Hour), promise(sent), note, "1", now.Add(-2 * time.Hour)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster := fleetOf(1)
+			n := cluster.Nodes[0]
+			n.Annotations = map[string]string{manifests.AnnotationPlan: c.promise, manifests.AnnotationUpdateTimes: c.times}
+			if c.promise == "" {
+				delete(n.Annotations, manifests.AnnotationPlan)
+			}
+			record(n, worldConfig, worldConfig, "Done", "")
+			cluster.Pools[0].Annotations = map[string]string{manifests.AnnotationRolloutWaves: c.waves}
+			if !c.says.IsZero() {
+				cluster.Records[0].Status.Conditions = []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdated),
+					Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.says)}}
+			}
+			assert.WithinDuration(t, c.want, cluster.View("worker").Nodes[0].UpdatedSince, 0)
+			if c.says.IsZero() {
+				return
+			}
+			cluster.Records[0].Status.Conditions[0].Status = metav1.ConditionFalse
+			assert.NotEqual(t, c.says, cluster.View("worker").Nodes[0].UpdatedSince, "it has not arrived")
+		})
+	}
+}
+
+// What a node says of its times is never nothing: who adds to it needs a place for it.
+func TestTimesOf(t *testing.T) {
+	for _, text := range []string{"", "{", "{}", `{"seconds":null}`, `{"seconds":{"Reboot":"x"}}`} {
+		got := rollout.TimesOf(map[string]string{manifests.AnnotationUpdateTimes: text})
+		assert.Equal(t, rollout.Times{Seconds: map[string]int64{}}, got, text)
+	}
+}
+
+// The registries of the control plane are named by its nodes, in their order, with the port of the images' names.
+func TestRegistryPeers(t *testing.T) {
+	node := func(name, role string, addresses ...corev1.NodeAddress) (n corev1.Node) {
+		n.Name, n.Labels = name, map[string]string{"node-role.kubernetes.io/" + role: ""}
+		n.Status.Addresses = addresses
+		return n
+	}
+	address := func(kind corev1.NodeAddressType, text string) corev1.NodeAddress {
+		return corev1.NodeAddress{Type: kind, Address: text}
+	}
+	nodes := []corev1.Node{
+		node("m1", "master", address(corev1.NodeHostName, "m1"), address(corev1.NodeInternalIP, "10.0.0.2"),
+			address(corev1.NodeInternalIP, "10.1.0.2")),
+		node("w0", "worker", address(corev1.NodeInternalIP, "10.0.0.9")),
+		node("m2", "master", address(corev1.NodeExternalIP, "192.0.2.1")),
+		node("m0", "control-plane", address(corev1.NodeInternalIP, "fd00::1"))}
+	for _, c := range []struct{ name, registry, m0, m1 string }{
+		{"a port", "registry.example.com:5000", "[fd00::1]:5000", "10.0.0.2:5000"},
+		{"the default", "registry.example.com", fmt.Sprintf("[fd00::1]:%d", peers.Port),
+			fmt.Sprintf("10.0.0.2:%d", peers.Port)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := rollout.RegistryPeers(c.registry, nodes)
+			assert.Equal(t, []peers.Peer{{Name: "m0", Address: c.m0}, {Name: "m1", Address: c.m1}}, got.Peers)
+		})
+	}
 }

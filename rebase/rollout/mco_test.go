@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,6 +105,23 @@ func TestWhyNodesWaitForMCO(t *testing.T) {
 			b.Status.Conditions = []metav1.Condition{{Type: "Failed", Status: metav1.ConditionTrue}}
 			c.Builds = []mcfgv1.MachineOSBuild{b}
 		}, []string{"ImageOutstanding", "ImageOutstanding", "ImageOutstanding"}, "b failed"},
+		{"annotations that cannot be read", func(c *rollout.Cluster) {
+			c.Nodes[0].Annotations[manifests.AnnotationState] = "Sleeping"
+		}, []string{"RecordUnreadable", "MaxUnavailable", "MaxUnavailable"}, "n0"},
+		{"a limit that cannot be read", func(c *rollout.Cluster) {
+			c.Pools[0].Spec.MaxUnavailable = new(intstr.FromString("many"))
+		}, []string{"PoolStopped", "PoolStopped", "PoolStopped"}, "read maxUnavailable of pool worker"},
+		{"a node that failed at an earlier target", func(c *rollout.Cluster) {
+			c.Pools[0].Spec.MaxUnavailable = new(intstr.FromInt32(1))
+			record(c.Nodes[1], old, "rendered-worker-0", "Degraded", "no space")
+		}, []string{"Turn", "MaxUnavailable", "MaxUnavailable"}, "others go first"},
+		{"a node that failed leaves a place to others", func(c *rollout.Cluster) {
+			c.Pools[0].Spec.MaxUnavailable = new(intstr.FromInt32(2))
+			record(c.Nodes[0], old, is, "Degraded", "no space")
+		}, []string{"NodeDegraded", "Turn", "MaxUnavailable"}, "others go first"},
+		{"a node on its way to an earlier target, ready", func(c *rollout.Cluster) {
+			record(c.Nodes[2], old, "rendered-worker-0", "Working", "")
+		}, []string{"MaxUnavailable", "MaxUnavailable", "MaxUnavailable"}, "at most 1 may be: n2"},
 		{"the operator's node of the control plane goes last", func(c *rollout.Cluster) {
 			c.Pools[0].Name, c.Deferred = "master", map[string]string{"n0": "the operator runs on it"}
 		}, []string{"Deferred", "Turn", "MaxUnavailable"}, ""},
@@ -122,4 +140,23 @@ func TestWhyNodesWaitForMCO(t *testing.T) {
 			assert.Contains(t, plan.Verdicts[2].Message, c.says)
 		})
 	}
+}
+
+// MCO sends the oldest node first, however the nodes are listed, and the verdicts are in the order of the names.
+func TestOrderUnderMCO(t *testing.T) {
+	cluster := underMCO(func(c *rollout.Cluster) {
+		slices.Reverse(c.Nodes)
+		record(c.Nodes[2], "rendered-worker-1", "rendered-worker-0", "Degraded", "no space")
+	})
+	plan := cluster.View("worker").Plan(time.Now())
+	var places []int
+	for _, v := range plan.Verdicts {
+		places = append(places, v.Position)
+	}
+	assert.Equal(t, []string{"n0"}, plan.Next)
+	assert.Equal(t, []int{1, 2, 3}, places)
+	assert.Equal(t, 1, plan.Counts.Degraded)
+	v, found := plan.Verdict("n2")
+	assert.True(t, found)
+	assert.Equal(t, "n2", v.Node)
 }

@@ -54,6 +54,33 @@ func TestMemoryKeepsNothingThatHasChanged(t *testing.T) {
 	assert.False(t, state().Cordoned, "a node of the same name is another one")
 }
 
+// What has not changed is not read again: the API gives each change a version.
+func TestMemoryKeepsWhatIsTheSame(t *testing.T) {
+	c := fleetOf(2)
+	changed := func() (node bool, seconds int64) {
+		return c.View("worker").Nodes[0].Cordoned, c.View("worker").History("node-0000").Times.Seconds["Reboot"]
+	}
+	changed()
+	c.Nodes[0].Spec.Unschedulable = true
+	c.Nodes[0].Annotations[manifests.AnnotationUpdateTimes] = `{"seconds":{"Reboot":7}}`
+	cordoned, seconds := changed()
+	assert.False(t, cordoned)
+	assert.Zero(t, seconds)
+	for name, change := range map[string]func(){
+		"another version": func() { c.Nodes[0].ResourceVersion = "2" },
+		"a node of a dump, without a version": func() {
+			c.Nodes[0].ResourceVersion = ""
+			c.View("worker")
+		},
+		"nothing is kept": func() { c.Memory = nil },
+	} {
+		change()
+		cordoned, seconds := changed()
+		assert.True(t, cordoned, name)
+		assert.Equal(t, int64(7), seconds, name)
+	}
+}
+
 // BenchmarkLook5000 is one decision from the objects in memory, of which a few have changed since the last one.
 func BenchmarkLook5000(b *testing.B) {
 	c := fleetOf(5000)

@@ -57,6 +57,37 @@ func TestPoolFor(t *testing.T) {
 	}
 }
 
+// Which pool a node is of is not known where a selector that cannot be read may mean it.
+func TestPoolForSelectorsThatCannotBeRead(t *testing.T) {
+	for _, c := range []struct{ name, bad, node, fails string }{
+		{"master's may mean each node", "master", "infra", "of pool master"},
+		{"a custom pool's may mean a worker", "infra", "worker", "of pool infra"},
+		{"and a node of another custom pool", "infra", "gpu", "of pool infra"},
+		{"not a master", "infra", "master", ""},
+		{"worker's may mean a node that no other pool has", "worker", "other", "of pool worker"},
+		{"not one of a custom pool", "worker", "gpu", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var pools []*mcfgv1.MachineConfigPool
+			for _, name := range []string{"master", "worker", "infra", "gpu"} {
+				p := pool(name, map[string]string{name: ""})
+				if name == c.bad {
+					p = unreadable(name)
+				}
+				pools = append(pools, p)
+			}
+			got, err := rollout.NewPlacement(pools).Pool(updated("n", "rendered-1", c.node))
+			if c.fails != "" {
+				require.ErrorContains(t, err, c.fails)
+				assert.Nil(t, got)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.node, got.Name)
+		})
+	}
+}
+
 // unreadable gives a pool a selector that the API takes and nobody can read.
 func unreadable(name string) *mcfgv1.MachineConfigPool {
 	p := pool(name, nil)

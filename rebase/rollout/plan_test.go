@@ -176,6 +176,37 @@ func TestWhoGoesNext(t *testing.T) {
 	}
 }
 
+// What a node waits for names the wave, of how many, and how far it is.
+func TestWhatWavesSay(t *testing.T) {
+	waves, err := rollout.ParseWaves("1, 1, 50%, 100% / 10m")
+	require.NoError(t, err)
+	pool := rollout.Pool{Name: "worker", Target: newOne, MaxUnavailable: limit("4"), Waves: waves}
+	for _, c := range []struct {
+		name  string
+		first rollout.Node
+		says  string
+	}{
+		{"the first goes", at("a", oldOne), "wave 1 of 3 has its 1 nodes: the next one starts when they are healthy"},
+		{"on its way", at("a", oldOne, to(newOne, nodestate.StateWorking)), "wave 1 of 3: 0 of 1 nodes have the target"},
+		{"watched", at("a", newOne, since(time.Minute)),
+			"wave 1 of 3 has the target and is watched until 2026-03-02T12:09:00Z"},
+		{"sick", at("a", newOne, notReady), "wave 1 of 3 has the target, but node a is not ready: kubelet stopped posting"},
+		{"the second goes", at("a", newOne), "wave 2 of 3 has its 2 nodes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := rollout.Make(pool, nodes(c.first, at("b", oldOne), at("c", oldOne), at("d", oldOne)), now)
+			require.NoError(t, err)
+			v, found := p.Verdict("d")
+			require.True(t, found)
+			assert.Equal(t, "Wave", v.Reason)
+			assert.Contains(t, v.Message, c.says)
+		})
+	}
+	p, err := rollout.Make(pool, nodes(at("a", newOne), at("b", newOne), at("c", oldOne), at("d", oldOne)), now)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"c", "d"}, p.Next, "the last wave is all nodes")
+}
+
 func TestCountsAndTimes(t *testing.T) {
 	windows, err := rollout.ParseWindows("daily 22:00-04:00; Wed 10:00-11:00 Europe/Berlin")
 	require.NoError(t, err)
@@ -202,6 +233,8 @@ func TestLimitsThatCannotBeRead(t *testing.T) {
 		_, err := rollout.ParseWaves(s)
 		assert.Error(t, err, s)
 	}
+	_, err := rollout.ParseWindows("Mon 22:00")
+	require.ErrorContains(t, err, `"22:00" is no time span`)
 	for _, s := range []string{"", ";", "Mon", "Mon 1-2", "Foo 01:00-02:00", "Mon 25:00-26:00", "Mon 24:00-01:00",
 		"Mon 01:00-25:00", "Mon x-02:00", "Mon-Foo 01:00-02:00", "Foo-Mon 01:00-02:00",
 		"Mon 01:00-02:00 Nowhere/City", "Mon 01:00-02:00 UTC more"} {

@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -44,6 +45,10 @@ func TestPrefetches(t *testing.T) {
 			[]string{"n3", "n4"}, []string{"n7"}},
 		{"another image gives way to this one", pool(), map[int]func(*rollout.Node){3: fetches("r.example.com/old", false)},
 			[]string{"n3", "n4"}, nil},
+		{"one that is blocked does not go next", pool(), map[int]func(*rollout.Node){3: cordoned, 4: notReady},
+			[]string{"n1", "n2"}, nil},
+		{"one that was sent keeps what it fetches", pool(),
+			map[int]func(*rollout.Node){0: fetches("r.example.com/old", false)}, []string{"n3", "n4"}, nil},
 		{"a paused pool fetches nothing", pool(func(p *rollout.Pool) { p.Paused = true }),
 			map[int]func(*rollout.Node){3: fetches(target.Image, false)}, nil, []string{"n3"}},
 		{"a refused image is not fetched", pool(func(p *rollout.Pool) { p.Hold = "refused" }), nil, nil, nil},
@@ -53,7 +58,7 @@ func TestPrefetches(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			nodes := make([]rollout.Node, 0, 8)
 			for i := range 8 {
-				n := at(fmt.Sprintf("n%d", i), oldOne)
+				n := at(fmt.Sprintf("n%d", i), oldOne, age(8-i))
 				if change := c.change[i]; change != nil {
 					change(&n)
 				}
@@ -61,8 +66,9 @@ func TestPrefetches(t *testing.T) {
 			}
 			plan, err := rollout.Make(c.pool, nodes, now)
 			require.NoError(t, err)
+			slices.Reverse(nodes)
 			got := c.pool.Prefetches(nodes, plan)
-			assert.ElementsMatch(t, c.fetch, got.Fetch)
+			assert.Equal(t, c.fetch, append([]string(nil), got.Fetch...), "in the order of their turns")
 			assert.ElementsMatch(t, c.forget, got.Forget)
 		})
 	}

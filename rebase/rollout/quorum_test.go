@@ -48,6 +48,17 @@ func TestTheQuorumIsOfNodesNotOfAPoolsName(t *testing.T) {
 	}
 	assert.Equal(t, []string{"e1"}, next("etcd"), "one, although three may be away")
 	assert.Equal(t, []string{"a1", "a2"}, next("apps"))
+	view := c.View("etcd")
+	for _, v := range view.Plan(time.Now()).Verdicts {
+		if v.Reason == "MaxUnavailable" {
+			assert.Contains(t, v.Message, "1 nodes of the control plane are unavailable or about to be, and only one may be")
+		}
+	}
+	assert.Contains(t, view.Quorum, "w1")
+	assert.Len(t, view.Quorum, 1, "neither its own nodes nor others'")
+	c.Nodes[3].Spec.Unschedulable = true
+	assert.Equal(t, []string{"e1"}, next("etcd"), "a node that is none of the control plane is away")
+	c.Nodes[3].Spec.Unschedulable = false
 	c.Nodes[0].Annotations[manifests.AnnotationDesiredConfig] = "rendered-etcd-2"
 	assert.Empty(t, next("witness"), "e1 is on its way")
 	assert.Empty(t, next("etcd"))
