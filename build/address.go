@@ -41,7 +41,7 @@ func (r Request) Address() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return id.hash()
+	return id.hash(), nil
 }
 
 // Ground is the address without the rendered config: two images of one ground were made of the same base, Containerfile
@@ -53,23 +53,16 @@ func (r Request) Ground() (string, error) {
 		return "", err
 	}
 	id.Config = ""
-	return id.hash()
+	return id.hash(), nil
 }
 
-func (i identity) hash() (string, error) {
-	raw, err := json.Marshal(i)
-	if err != nil {
-		return "", fmt.Errorf("encode identity of build: %w", err)
-	}
-	return hash(raw), nil
+func (i identity) hash() string {
+	raw, _ := json.Marshal(i) // texts and numbers: nothing that has no JSON
+	return hash(raw)
 }
 
 func (r Request) identity() (identity, error) {
 	if err := r.Validate(); err != nil {
-		return identity{}, err
-	}
-	base, err := r.Base.Digest()
-	if err != nil {
 		return identity{}, err
 	}
 	config, err := machineconfig.ContentHash(r.Config.Spec)
@@ -77,13 +70,11 @@ func (r Request) identity() (identity, error) {
 		return identity{}, fmt.Errorf("address of build: %w", err)
 	}
 	id := identity{
-		Version: addressVersion, Base: base, Config: config, Containerfile: hash([]byte(r.Containerfile)),
+		Version: addressVersion, Base: r.Base.digest(), Config: config, Containerfile: hash([]byte(r.Containerfile)),
 		Platform: r.platform(), Engine: r.Options.Engine, BuildArgs: r.Options.BuildArgs,
 	}
 	if r.usesExtensions() && r.Extensions != nil {
-		if id.Extensions, err = r.Extensions.Digest(); err != nil {
-			return identity{}, err
-		}
+		id.Extensions = r.Extensions.digest()
 	}
 	if len(r.TrustBundle) > 0 {
 		id.TrustBundle = hash(r.TrustBundle)
@@ -92,11 +83,7 @@ func (r Request) identity() (identity, error) {
 		id.Created = r.Options.Created.UTC().Format(time.RFC3339)
 	}
 	for context, image := range r.Options.Contexts {
-		digest, err := image.Digest()
-		if err != nil {
-			return identity{}, err
-		}
-		id.Contexts = append(id.Contexts, [2]string{context, digest})
+		id.Contexts = append(id.Contexts, [2]string{context, image.digest()})
 	}
 	sort.Slice(id.Contexts, func(i, j int) bool { return id.Contexts[i][0] < id.Contexts[j][0] })
 	return id, nil

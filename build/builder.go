@@ -56,13 +56,13 @@ func NewBuilder(o BuilderOptions) *Builder {
 // time one builds and the others get its image.
 func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 	began := time.Now()
-	address, err := r.Address()
+	id, err := r.identity()
 	if err != nil {
 		return nil, asFailure("request", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Options.Timeout, DefaultTimeout))
 	defer cancel()
-	unlock, err := lock(ctx, b.o.StateDir, address)
+	unlock, err := lock(ctx, b.o.StateDir, id.hash())
 	if err != nil {
 		return nil, asFailure("request", err)
 	}
@@ -83,7 +83,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
 		attempt++
 		t := &timeline{progress: b.o.Progress}
-		if result, err = b.attempt(ctx, client, r, address, t); err == nil {
+		if result, err = b.attempt(ctx, client, r, id, t); err == nil {
 			t.end()
 			result.Steps, result.Attempts, result.Duration = t.steps, attempt, time.Since(began)
 			return true, nil
@@ -125,10 +125,10 @@ func lock(ctx context.Context, stateDir, address string) (unlock func(), err err
 }
 
 // attempt is one build: request -> inputs -> (reuse) | base -> config layer -> engine -> check -> tag.
-func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Request, address string,
+func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Request, id identity,
 	t *timeline) (*Result, error) {
 	t.enter("request")
-	in, err := normalise(r, address)
+	in, err := normalise(r, id)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 	note.Files = append(built.findings, after...)
 	note.keep(ctx, client, in, image, b.o.Log)
 	// The tag is the last to be written: nobody finds an image that was refused, or whose build was killed before.
-	if err := client.Tag(ctx, image, Tag(address)); err != nil {
+	if err := client.Tag(ctx, image, Tag(in.address)); err != nil {
 		return nil, registryFailure("push", err)
 	}
 	result := note.result(in, image)

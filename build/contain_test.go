@@ -244,7 +244,12 @@ func TestTakeIn(t *testing.T) {
 // pushImage pushes an image under a tag and gives its reference by digest.
 func pushImage(t *testing.T, reg *registrytest.Registry, tag string, image v1.Image) string {
 	t.Helper()
-	ref, err := name.NewTag(reg.Addr + "/os/compare:" + tag)
+	return pushImageTo(t, reg.Addr+"/os/compare:"+tag, reg, image)
+}
+
+func pushImageTo(t *testing.T, tag string, reg *registrytest.Registry, image v1.Image) string {
+	t.Helper()
+	ref, err := name.NewTag(tag)
 	require.NoError(t, err)
 	require.NoError(t, remote.Write(ref, image, pusher(t, reg)...))
 	digest, err := image.Digest()

@@ -240,3 +240,23 @@ func TestDifferences(t *testing.T) {
 	assert.Equal(t, "b", createdBy(image, 1))
 	assert.Empty(t, createdBy(image, 2))
 }
+
+// A directory may be known only by what is in it; a file is none.
+func TestIsDirectory(t *testing.T) {
+	tree := treeWith(map[string]string{"/etc/a/": "", "/etc/b": "file", "/usr/share/c/file": "x"})
+	for path, want := range map[string]bool{"/etc/a": true, "/etc/b": false, "/usr/share/c": true, "/none": false} {
+		assert.Equal(t, want, isDirectory(tree, path), path)
+	}
+}
+
+func TestBootable(t *testing.T) {
+	for _, label := range []string{"ostree.bootable", "containers.bootc"} {
+		assert.True(t, bootable(map[string]string{label: "1"}), label)
+	}
+	assert.False(t, bootable(map[string]string{"other": "1"}))
+}
+
+func TestDefaultsOfABuilder(t *testing.T) {
+	assert.Equal(t, defaultRetryDelay, NewBuilder(BuilderOptions{}).o.RetryDelay)
+	assert.Equal(t, time.Minute, NewBuilder(BuilderOptions{RetryDelay: time.Minute}).o.RetryDelay)
+}

@@ -46,17 +46,10 @@ type source struct {
 }
 
 // normalise parses what the request holds.
-func normalise(r Request, address string) (input, error) {
-	in := input{Request: r, address: address}
+func normalise(r Request, id identity) (input, error) {
+	in := input{Request: r, address: id.hash(), baseDigest: id.Base, configHash: id.Config}
 	in.file, in.lint, in.refusal = lint(r)
 	var err error
-	if in.baseDigest, err = r.Base.Digest(); err != nil {
-		return in, err
-	}
-	if in.configHash, err = machineconfig.ContentHash(r.Config.Spec); err != nil {
-		return in, &Failure{Class: ClassUser, Step: "config", Message: err.Error(), Next: "fix the rendered config",
-			Cause: err}
-	}
 	raw := r.Config.Spec.Config.Raw
 	if len(raw) == 0 {
 		raw = []byte(`{"ignition":{"version":"3.5.0"}}`)

@@ -29,6 +29,12 @@ func (i Image) Digest() (string, error) {
 	return d.DigestStr(), nil
 }
 
+// digest is that of an image which Validate has passed.
+func (i Image) digest() string {
+	d, _ := i.Digest()
+	return d
+}
+
 // Access says how to reach the registry that holds the base and takes the result. The zero value is a registry with a
 // certificate that the host trusts and no authentication.
 type Access struct {
