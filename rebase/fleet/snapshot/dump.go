@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -23,6 +24,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -58,25 +60,28 @@ type dumped struct {
 	version int64
 }
 
-// dumpedHeader is what every object has. Items makes it a list.
+// dumpedHeader says what an object is. Items makes it a list.
 type dumpedHeader struct {
 	APIVersion string
 	Kind       string
-	Metadata   struct {
-		Name            string `json:"name"`
-		Namespace       string `json:"namespace"`
-		ResourceVersion string `json:"resourceVersion"`
-	}
-	Items []json.RawMessage
+	Items      []json.RawMessage
 }
 
-// headerOf reads what stands before an object's spec and status, which are most of it, and the items of a list.
+// decoding reads as encoding/json does and passes over what no plan looks at and is most of a large dump. An error ends
+// it: encoding/json reads everything once more before, to find those of the form first.
+var decoding = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsonv1.ReportErrorsWithLegacySemantics(false),
+	jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
+		jsonv2.UnmarshalFromFunc(func(in *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return in.SkipValue() }),
+		jsonv2.UnmarshalFromFunc(func(in *jsontext.Decoder, _ *[]corev1.ContainerImage) error { return in.SkipValue() }))))
+
+// headerOf reads what stands before an object's metadata, spec and status, which are most of it, and the items of a
+// list.
 func headerOf(raw []byte) (h dumpedHeader, err error) {
 	in := jsontext.NewDecoder(bytes.NewBuffer(raw), jsonv1.DefaultOptionsV1())
 	if token, err := in.ReadToken(); err != nil || token.Kind() != '{' {
 		return h, err
 	}
-	for in.PeekKind() != '}' && (h.APIVersion == "" || h.Kind == "" || h.Metadata.Name == "") {
+	for in.PeekKind() != '}' && (h.APIVersion == "" || h.Kind == "" || strings.HasSuffix(h.Kind, "List")) {
 		key, err := in.ReadToken()
 		if err != nil {
 			return h, err
@@ -87,8 +92,6 @@ func headerOf(raw []byte) (h dumpedHeader, err error) {
 			into = &h.APIVersion
 		case "kind":
 			into = &h.Kind
-		case "metadata":
-			into = &h.Metadata
 		case "items":
 			into = &h.Items
 		default:
@@ -126,16 +129,6 @@ func (d *Dump) Remove(kind schema.GroupKind, namespace, name string) {
 		d.removed[kind] = map[string]bool{}
 	}
 	d.removed[kind][namespace+"/"+name] = true
-}
-
-// gone tells that objects of a list's kind go.
-func (d *Dump) gone(list client.ObjectList) (map[string]bool, error) {
-	gvk, err := apiutil.GVKForObject(list, d.scheme)
-	if err != nil {
-		return nil, fmt.Errorf("read dump: %w", err)
-	}
-	gvk.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
-	return d.removed[gvk.GroupKind()], nil
 }
 
 // Extensions are those of files with objects.
@@ -265,13 +258,28 @@ func (d *Dump) Add(raw []byte, file string) error {
 	if err != nil {
 		return fmt.Errorf("read objects: %s: %w", file, err)
 	}
-	err = jsonv2.Unmarshal(raw, object, jsonv1.DefaultOptionsV1())
-	trim(object)
+	of, isObject := object.(metav1.Object)
+	if !isObject {
+		return nil
+	}
+	if err = jsonv2.Unmarshal(raw, object, decoding); err != nil {
+		of = nameOf(raw)
+	}
 	// A version that is no number is the oldest.
-	version, _ := strconv.ParseInt(h.Metadata.ResourceVersion, 10, 64)
-	d.keep(gvk.GroupKind(), h.Metadata.Namespace+"/"+h.Metadata.Name,
+	version, _ := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
+	d.keep(gvk.GroupKind(), of.GetNamespace()+"/"+of.GetName(),
 		dumped{object: object, err: err, file: file, version: version})
 	return nil
+}
+
+// nameOf reads which object it is, whatever is wrong with the rest.
+func nameOf(raw []byte) metav1.Object {
+	var o struct {
+		Metadata struct{ Name, Namespace, ResourceVersion string }
+	}
+	_ = jsonv2.Unmarshal(raw, &o, jsonv1.DefaultOptionsV1()) // reads on after what is of another kind
+	return &metav1.ObjectMeta{Name: o.Metadata.Name, Namespace: o.Metadata.Namespace,
+		ResourceVersion: o.Metadata.ResourceVersion}
 }
 
 // keep takes an object in unless it has a newer one of that name.
@@ -288,35 +296,32 @@ func (d *Dump) keep(of schema.GroupKind, key string, o dumped) {
 	}
 }
 
-// trim drops what no plan looks at and is most of a large dump.
-func trim(object runtime.Object) {
-	if o, err := meta.Accessor(object); err == nil {
-		o.SetManagedFields(nil)
-	}
-	if n, ok := object.(*corev1.Node); ok {
-		n.Status.Images = nil
-	}
-}
-
 // List fills the list with the dump's objects of its kind, by namespace and name. Options are not looked at: they could
 // only narrow.
 func (d *Dump) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	_, objects, err := d.of(list)
+	if err != nil {
+		return err
+	}
+	return meta.SetList(list, objects)
+}
+
+// of gives copies of the objects of a list's kind, by namespace and name, and says which ones go.
+func (d *Dump) of(list client.ObjectList) (gone map[string]bool, objects []runtime.Object, err error) {
 	gvk, err := apiutil.GVKForObject(list, d.scheme)
 	if err != nil {
-		return fmt.Errorf("read dump: %w", err)
+		return nil, nil, fmt.Errorf("read dump: %w", err)
 	}
 	gvk.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
 	kind := d.objects[gvk.GroupKind()]
-	keys := slices.Sorted(maps.Keys(kind))
-	objects := make([]runtime.Object, 0, len(keys))
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(kind)) {
 		object, err := d.asVersion(kind[key], gvk)
 		if err != nil {
-			return fmt.Errorf("read dump: %s: %s %s: %w", kind[key].file, gvk.Kind, key[1:], err)
+			return nil, nil, fmt.Errorf("read dump: %s: %s %s: %w", kind[key].file, gvk.Kind, key[1:], err)
 		}
 		objects = append(objects, object)
 	}
-	return meta.SetList(list, objects)
+	return d.removed[gvk.GroupKind()], objects, nil
 }
 
 // asVersion gives a copy of an object in a version of its API. The versions of the kinds that are read here have the

@@ -70,6 +70,26 @@ func TestFormsOfADump(t *testing.T) {
 	}
 }
 
+// An object with a value of another kind is an error only for who asks for its kind, and it is named.
+func TestObjectThatCannotBeRead(t *testing.T) {
+	for _, c := range []struct{ name, metadata, status, at string }{
+		{"status", `{"name": "a"}`, `{"phase": 5}`, "/status/phase"},
+		{"metadata before the name", `{"labels": {"x": 1}, "name": "a"}`, `{}`, "/metadata/labels/x"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "l.json"), []byte(`{"apiVersion": "v1", "kind": "List", "items": [
+				{"apiVersion": "v1", "kind": "Node", "metadata": `+c.metadata+`, "status": `+c.status+`}]}`), 0o600))
+			d, err := ReadDump(dir)
+			require.NoError(t, err)
+			err = d.List(t.Context(), &corev1.NodeList{})
+			require.ErrorContains(t, err, "l.json: Node a: ")
+			require.ErrorContains(t, err, c.at)
+			require.NoError(t, d.List(t.Context(), &corev1.ConfigMapList{}))
+		})
+	}
+}
+
 // A list that ends in the middle is no list of fewer nodes.
 func TestListThatIsCutShort(t *testing.T) {
 	whole := `{"apiVersion": "v1", "items": [` + nodeA + "," + nodeB + `], "kind": "List"}`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -92,15 +93,24 @@ func (d *Dump) readItems(in *jsontext.Decoder, file string, adds *errgroup.Group
 	if token, err := in.ReadToken(); err != nil || token.Kind() != '[' {
 		return false, nil //nolint:nilerr // no list
 	}
+	var free sync.Pool // *[]byte
 	for in.PeekKind() != ']' {
 		value, err := in.ReadValue()
 		if err != nil {
 			return false, cutShort(true, file, err)
 		}
-		if mayConcern(value) {
-			item := value.Clone() // the decoder reads the next one into its place
-			adds.Go(func() error { return d.Add(item, file) })
+		if !mayConcern(value) {
+			continue
 		}
+		item, ok := free.Get().(*[]byte)
+		if !ok {
+			item = new([]byte)
+		}
+		*item = append((*item)[:0], value...) // the decoder reads the next one into its place
+		adds.Go(func() error {
+			defer free.Put(item)
+			return d.Add(*item, file)
+		})
 	}
 	if _, err := in.ReadToken(); err != nil {
 		return false, cutShort(true, file, err)

@@ -24,31 +24,20 @@ func (o *overlay) List(ctx context.Context, list client.ObjectList, options ...c
 	if err := o.Lister.List(ctx, list, options...); err != nil && !meta.IsNoMatchError(err) {
 		return err
 	}
+	gone, added, err := o.with.of(list)
+	if err != nil || len(gone)+len(added) == 0 {
+		return err
+	}
 	have, err := meta.ExtractList(list)
 	if err != nil {
 		return fmt.Errorf("list %T: %w", list, err)
-	}
-	added, ok := list.DeepCopyObject().(client.ObjectList)
-	if !ok {
-		return fmt.Errorf("list %T: it is no list", list)
-	}
-	if err := o.with.List(ctx, added); err != nil {
-		return err
-	}
-	with, err := meta.ExtractList(added)
-	if err != nil {
-		return fmt.Errorf("list %T: %w", list, err)
-	}
-	gone, err := o.with.gone(list)
-	if err != nil {
-		return err
 	}
 	have = slices.DeleteFunc(have, func(object runtime.Object) bool { return gone[key(object)] })
 	place := map[string]int{}
 	for i, object := range have {
 		place[key(object)] = i
 	}
-	for _, object := range with {
+	for _, object := range added {
 		if i, found := place[key(object)]; found {
 			keepStatus(object, have[i])
 			have[i] = object
