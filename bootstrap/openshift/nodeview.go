@@ -48,7 +48,8 @@ func testPull(ctx context.Context, f flow, pool, image string) error {
 	}
 	_, arch, _ := strings.Cut(f.Platform, "/")
 	_, err = pull.Inspect(ctx, image, pull.Options{Root: root, Architecture: arch,
-		AllowUnbootable:   false,
+		AllowUnbootable: false,
+		Policies:        pull.Policies(root), SkipKeyFiles: true,
 		RegistriesConfDir: filepath.Join(root, "etc/containers/registries.conf.d"),
 		CertsDir:          filepath.Join(root, "etc/containers/certs.d")})
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/host"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 func newStage() *cobra.Command {
@@ -26,6 +27,9 @@ func newStage() *cobra.Command {
 			}
 			d, err := chooseDeployer(c, kind)
 			if err != nil {
+				return err
+			}
+			if err := pull.Verify(c.Context(), "/", image); err != nil {
 				return err
 			}
 			if downloadOnly {

@@ -20,6 +20,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/host"
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/pinnedimages"
 	"dayone.dev/dayone/registry/forwarder"
 )
@@ -158,6 +159,7 @@ func (o startOptions) runAgent(ctx context.Context, account string, d deploy.Dep
 		Pinner:         pinnedimages.Store{Root: "/", Reload: daemon.ReloadCRIO, Log: log},
 		KubeletHealthz: o.kubelet, HostJournal: hostjournal.Journal{},
 		Log: log, Verbosity: verbosity.Of(log), RepairDrift: o.repair, PrefetchBytesPerSecond: o.aheadRate * mega,
+		Verify:      func(ctx context.Context, i deploy.Image) error { return pull.Verify(ctx, "/", i) },
 		CheckStaged: func(ctx context.Context) error { return host.CheckStaged(ctx, "/", d) }})
 	if err != nil {
 		return err

@@ -36,6 +36,8 @@ type Options struct {
 	Root string
 	// CheckStaged looks at what has been staged for what would fail only at shutdown; nil: nothing is looked at.
 	CheckStaged func(context.Context) error
+	// Verify refuses an image that the node's signature policy does not allow; nil: nothing is asked.
+	Verify func(context.Context, deploy.Image) error
 	// PrefetchBytesPerSecond bounds the download of an image that is prefetched; 0: no bound.
 	PrefetchBytesPerSecond int64
 	// KubeletHealthz is where kubelet says whether it is well; empty: it is not asked.
@@ -86,6 +88,7 @@ type edges struct {
 	pins        *pinning
 	metrics     *metrics
 	checkStaged func(context.Context) error
+	verify      func(context.Context, deploy.Image) error
 	healthy     func(context.Context) error
 	now         func() time.Time
 	log         *logrus.Entry
@@ -130,6 +133,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = report.NoLog()
 	}
+	if o.Verify == nil {
+		o.Verify = func(context.Context, deploy.Image) error { return nil }
+	}
 	if o.Verbosity == nil {
 		o.Verbosity = func(opv1.LogLevel) {}
 	}
@@ -161,7 +167,7 @@ func New(o Options) (*Agent, error) {
 		prefetch:    newPrefetcher(o, m),
 		pins:        newPinning(o),
 		metrics:     m,
-		checkStaged: o.CheckStaged, healthy: o.Healthy, now: o.Now, log: o.Log, verbosity: o.Verbosity,
+		checkStaged: o.CheckStaged, verify: o.Verify, healthy: o.Healthy, now: o.Now, log: o.Log, verbosity: o.Verbosity,
 		idlePause: pollInterval,
 	}
 	if o.Wake != nil {

@@ -113,6 +113,9 @@ func stage(ctx context.Context, e *edges, in observed, wanted *mcfgv1.MachineCon
 		e.metrics.pivoted(nil)
 		return unstage(ctx, e.deployer)
 	}
+	if err := e.allowed(ctx, in.journal.Boots); err != nil { // the policy may have changed since the plan
+		return err
+	}
 	image, err := deploy.ParseImage(in.journal.Boots)
 	if err != nil {
 		return fmt.Errorf("read image: %w", err)
@@ -137,6 +140,32 @@ func stage(ctx context.Context, e *edges, in observed, wanted *mcfgv1.MachineCon
 		e.events.tell(ctx, in.node, applied, in.of(eventOSUpdateStaged, "%s is staged for the next boot", image))
 	}
 	return err
+}
+
+// allowed refuses an image that the node's signature policy does not allow; empty: the plan has none. What is booted
+// stays: only its kernel arguments can change.
+func (e *edges) allowed(ctx context.Context, boots string) error {
+	if boots == "" {
+		return nil
+	}
+	image, err := deploy.ParseImage(boots)
+	if err != nil {
+		return fmt.Errorf("read image: %w", err)
+	}
+	status, err := e.deployer.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("read deployments: %w", err)
+	}
+	if status.Booted.Runs(image) {
+		return nil
+	}
+	return e.verify(ctx, image)
+}
+
+// refusedBySignature tells a refusal from a registry that could not be asked.
+func refusedBySignature(err error) bool {
+	class := deploy.ClassOf(err)
+	return err != nil && (class == deploy.ClassUnsigned || class == deploy.ClassConfig)
 }
 
 // tellStage tells that an image is about to be staged, and gives what there is to tell when it is.

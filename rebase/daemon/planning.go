@@ -41,6 +41,10 @@ func planning(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if plan.Level == disruption.LevelImpossible {
 		return outcome{}, fmt.Errorf("%w: %s", errImpossible, strings.Join(plan.Impossible, "; "))
 	}
+	// Before the node's pods have to leave. A registry that cannot be asked is asked again when all is ready for a pull.
+	if err := e.allowed(ctx, boots); refusedBySignature(err) {
+		return outcome{}, err
+	}
 	out := outcome{next: Applying, journal: &journal{Target: to, Plan: plan, Boots: boots, Forced: force,
 		Journey: in.journal.Journey + 1}}
 	if slices.Contains(plan.Steps, disruption.Action{Type: disruption.Drain}) {

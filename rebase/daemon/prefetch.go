@@ -43,6 +43,7 @@ func (n prefetchNote) ended() bool { return n.Fetched || n.Error != "" }
 type prefetcher struct {
 	path           string
 	deployer       deploy.Deployer
+	verify         func(context.Context, deploy.Image) error
 	bytesPerSecond int64
 	metrics        *metrics
 	log            *logrus.Entry
@@ -58,7 +59,7 @@ type prefetcher struct {
 }
 
 func newPrefetcher(o Options, m *metrics) *prefetcher {
-	return &prefetcher{path: filepath.Join(o.Root, PrefetchPath), deployer: o.Deployer,
+	return &prefetcher{path: filepath.Join(o.Root, PrefetchPath), deployer: o.Deployer, verify: o.Verify,
 		bytesPerSecond: o.PrefetchBytesPerSecond, metrics: m, log: o.Log, changed: make(chan struct{}, 1)}
 }
 
@@ -163,7 +164,7 @@ func (p *prefetcher) start(ctx context.Context, fetcher deploy.Fetcher, image de
 	}
 	fetched := make(chan error, 1)
 	o := deploy.FetchOptions{BytesPerSecond: p.bytesPerSecond, Transfer: p.transfer}
-	go func() { fetched <- fetchPatiently(ctx, fetcher, image, o) }()
+	go func() { fetched <- p.fetchPatiently(ctx, fetcher, image, o) }()
 	go func() {
 		defer close(over)
 		defer cancel()
@@ -205,12 +206,15 @@ func (p *prefetcher) wakeLoop() {
 	}
 }
 
-// fetchPatiently asks a registry that cannot be reached again.
-func fetchPatiently(ctx context.Context, fetcher deploy.Fetcher, image deploy.Image, o deploy.FetchOptions) error {
+// fetchPatiently asks a registry that cannot be reached again. What the node's policy does not allow is not fetched.
+func (p *prefetcher) fetchPatiently(ctx context.Context, fetcher deploy.Fetcher, image deploy.Image,
+	o deploy.FetchOptions) error {
 	var last error
 	_ = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: prefetchPause, Steps: prefetchAttempts},
 		func(ctx context.Context) (bool, error) {
-			last = fetcher.Fetch(ctx, image, o)
+			if last = p.verify(ctx, image); last == nil {
+				last = fetcher.Fetch(ctx, image, o)
+			}
 			class := deploy.ClassOf(last)
 			return last == nil || class != deploy.ClassUnreachable && class != deploy.ClassRegistry, nil
 		}) // last says more

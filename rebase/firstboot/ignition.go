@@ -10,6 +10,7 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 // Paths of what makes a node trust the registry of the bootstrap host. Sources: containers-registries.conf.d(5),
@@ -20,9 +21,7 @@ const (
 	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read;
 	// Ignition could only replace AuthPath, and what an admin has there.
 	PullAuthPath = "/etc/dayone/pull-auth.json"
-	// policyPath has the signature policy that was served.
-	policyPath = "/etc/dayone/policy.json"
-	certsDir   = "/etc/containers/certs.d"
+	certsDir     = "/etc/containers/certs.d"
 )
 
 // Mirror sends pulls by digest of one repository to another place first.
@@ -55,7 +54,7 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		o.Config.Version = configVersion
 	}
 	if len(o.SignaturePolicy) > 0 {
-		o.Config.SignaturePolicy = policyPath
+		o.Config.SignaturePolicy = pull.ServedPolicyPath
 	}
 	if err := o.Config.Validate(); err != nil {
 		return ign35.Config{}, fmt.Errorf("first boot config: %w", err)
@@ -74,7 +73,7 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		files = append(files, file(PullAuthPath, 0o600, o.PullAuth))
 	}
 	if len(o.SignaturePolicy) > 0 {
-		files = append(files, file(policyPath, 0o644, o.SignaturePolicy))
+		files = append(files, file(pull.ServedPolicyPath, 0o644, o.SignaturePolicy))
 	}
 	if o.DaemonURL != "" {
 		if o.DaemonSHA512 == "" {

@@ -12,6 +12,7 @@ import (
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
@@ -57,10 +58,10 @@ func TestTheSignaturePolicyIsServedAndNamed(t *testing.T) {
 		require.NoError(t, err)
 		text[f.Path] = string(content)
 	}
-	assert.JSONEq(t, `{"default":[{"type":"reject"}]}`, text[policyPath])
+	assert.JSONEq(t, `{"default":[{"type":"reject"}]}`, text[pull.ServedPolicyPath])
 	c, err := parseConfig([]byte(text[ConfigPath]))
 	require.NoError(t, err)
-	assert.Equal(t, policyPath, c.SignaturePolicy)
+	assert.Equal(t, pull.ServedPolicyPath, c.SignaturePolicy)
 }
 
 func TestIgnitionRefuses(t *testing.T) {

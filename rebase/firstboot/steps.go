@@ -202,11 +202,11 @@ func preflight(ctx context.Context, a attempt, j *journal) (bool, error) {
 	}
 	log := a.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name})
 	j.progress(log, "looking for the image")
-	options := pull.Options{Root: root}
+	policies := pull.Policies(root)
 	if a.config.SignaturePolicy != "" {
-		options.PolicyFile = filepath.Join(root, a.config.SignaturePolicy)
+		policies = pull.Policies(root, a.config.SignaturePolicy)
 	}
-	found, err := pull.Inspect(ctx, "docker://"+w.image.String(), options)
+	found, err := pull.Inspect(ctx, "docker://"+w.image.String(), pull.Options{Root: root, Policies: policies})
 	if err != nil {
 		return false, err
 	}

@@ -69,7 +69,8 @@ func (c ImageCheck) inspect(ctx context.Context, root string, q Question, mc *mc
 		return fault(deploy.ClassConfig, err, "correct the MachineConfig that brings it")
 	}
 	for _, architecture := range q.Architectures {
-		o := pull.Options{Root: root, Architecture: architecture, AuthFile: filepath.Join(root, firstboot.AuthPath)}
+		o := pull.Options{Root: root, Architecture: architecture, AuthFile: filepath.Join(root, firstboot.AuthPath),
+			Policies: pull.Policies(root), SkipKeyFiles: true}
 		found, err := pull.Inspect(ctx, q.Target.Image, o)
 		if err != nil {
 			return fmt.Errorf("for nodes with %s: %w", architecture, err)

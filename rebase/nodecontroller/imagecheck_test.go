@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/target"
@@ -125,6 +126,27 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 			assert.NotContains(t, err.Error(), deploytest.Password)
 		})
 	}
+	t.Run("the config's signature policy counts", func(t *testing.T) {
+		f := &fixture{T: t, env: f.env, c: f.c}
+		key := deploytest.NewKey(t)
+		files := []string{certs, ca, "/var/lib/kubelet/config.json", string(auth),
+			"/etc/containers/registries.d/x.yaml", string(deploytest.Attachments(g.Addr))}
+		ask := func(config *mcfgv1.MachineConfig, image string) error {
+			return check.Check(t.Context(), nodecontroller.Question{Target: target.Target{Config: config.Name, Image: image},
+				Architectures: []string{runtime.GOARCH}})
+		}
+		policy := string(deploytest.Policy(g.Addr, deploytest.Required(key)))
+		signed := f.rendered("rendered-check-signed", append(files, pull.PolicyPath, policy)...)
+		image := push(signed, nil)
+		err := ask(signed, image)
+		assert.Equal(t, deploy.ClassUnsigned, deploy.ClassOf(err), err)
+		assert.ErrorContains(t, err, "next: sign the image")
+		g.Sign(t, key, image, image)
+		require.NoError(t, ask(signed, image))
+		policy = `{"default":[{"type":"sigstoreSigned","keyPath":"/etc/pki/only-on-nodes.pub"}]}`
+		elsewhere := f.rendered("rendered-check-elsewhere", append(files, pull.PolicyPath, policy)...)
+		require.NoError(t, ask(elsewhere, push(elsewhere, nil)), "the nodes say")
+	})
 	t.Run("the cluster's pull secret and certificates count", func(t *testing.T) {
 		f := &fixture{T: t, env: f.env, c: f.c}
 		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.PullSecretNamespace,

@@ -43,9 +43,11 @@ type Options struct {
 	CertsDir string
 	// RegistriesConfDir replaces etc/containers/registries.conf.d.
 	RegistriesConfDir string
-	// PolicyFile is a containers-policy.json that Inspect applies to a registry's image; empty: signatures are not looked
-	// at.
-	PolicyFile string
+	// Policies are files in the form of containers-policy.json(5); Inspect refuses an image that one of them does not
+	// allow. None: signatures are not looked at.
+	Policies []string
+	// SkipKeyFiles leaves requirements out whose keys are in files: those are on the nodes.
+	SkipKeyFiles bool
 	// Architecture the image must have, in Go's words; default: this program's.
 	Architecture string
 	// AllowUnbootable takes images without the bootable label or without a kernel.

@@ -3,16 +3,8 @@ package pull
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/containers/image/v5/docker"
-	"github.com/containers/image/v5/docker/reference"
-	"github.com/containers/image/v5/image"
-	"github.com/containers/image/v5/signature"
-	"github.com/containers/image/v5/types"
 	"github.com/opencontainers/go-digest"
-
-	"dayone.dev/dayone/rebase/deploy"
 )
 
 // Inspected is what an image says of itself.
@@ -26,13 +18,22 @@ type Inspected struct {
 }
 
 // Inspect fetches an image's manifest and configuration, whatever the deployer, and refuses what this node could not
-// boot: another architecture, no bootable label; and what PolicyFile does not allow. Errors are Faults.
+// boot: another architecture, no bootable label; and what Policies do not allow, unless another mirror or the registry
+// itself has a copy that they allow. Errors are Faults.
 func Inspect(ctx context.Context, source string, o Options) (Inspected, error) {
 	o = o.withDefaults()
-	return tryEach(ctx, source, o, func(c candidate) (Inspected, error) { return inspectAt(ctx, c, source, o) })
+	required, err := requirements(o.Policies, source)
+	if err != nil {
+		return Inspected{}, err
+	}
+	if o.SkipKeyFiles && required.mark() == "" {
+		required = nil
+	}
+	return tryEach(ctx, source, o, func(c candidate) (Inspected, error) { return inspectAt(ctx, c, source, required, o) })
 }
 
-func inspectAt(ctx context.Context, c candidate, name string, o Options) (found Inspected, err error) {
+func inspectAt(ctx context.Context, c candidate, name string, required requiredAll, o Options) (found Inspected,
+	err error) {
 	f, err := c.fetch(ctx, o.StallTimeout)
 	if err != nil {
 		return Inspected{}, err
@@ -41,10 +42,8 @@ func inspectAt(ctx context.Context, c candidate, name string, o Options) (found 
 	if err := f.check(o); err != nil {
 		return Inspected{}, err
 	}
-	if o.PolicyFile != "" {
-		err := inTime(ctx, o.StallTimeout, func(ctx context.Context) error {
-			return checkPolicy(ctx, o.PolicyFile, name, f.source)
-		})
+	if len(required) > 0 {
+		err := inTime(ctx, o.StallTimeout, func(ctx context.Context) error { return required.check(ctx, name, c, f.source) })
 		if err != nil {
 			return Inspected{}, classify("read signatures of "+name, err)
 		}
@@ -55,53 +54,4 @@ func inspectAt(ctx context.Context, c candidate, name string, o Options) (found 
 		found.Bytes += max(l.Size, 0)
 	}
 	return found, nil
-}
-
-// checkPolicy applies a containers-policy.json(5) to an image under its own name, wherever its copy came from: what a
-// mirror holds must be signed as the final registry's would be. The policy speaks of a digest, so it need not be asked
-// again for the same one.
-func checkPolicy(ctx context.Context, policyFile, name string, src types.ImageSource) (err error) {
-	fault := func(class deploy.Class, err error, next string) error {
-		return &deploy.Fault{Class: class, Op: "check signatures of " + name, Err: err, Next: next}
-	}
-	policy, err := signature.NewPolicyFromFile(policyFile)
-	if err != nil {
-		return fault(deploy.ClassConfig, err, "repair the policy file, or take signaturePolicy out of firstboot.json")
-	}
-	logical, err := logicalReference(name)
-	if err != nil {
-		return err
-	}
-	pc, err := signature.NewPolicyContext(policy)
-	if err != nil {
-		return fault(deploy.ClassConfig, err, "repair the policy file")
-	}
-	defer func() { err = errors.Join(err, pc.Destroy()) }()
-	unparsed := image.UnparsedInstanceWithReference(image.UnparsedInstance(src, nil), logical)
-	if allowed, err := pc.IsRunningImageAllowed(ctx, unparsed); err != nil || !allowed {
-		if isNetwork(err) || httpStatus(err) != 0 {
-			return classify("read signatures of "+name, err)
-		}
-		return fault(deploy.ClassUnsigned, fmt.Errorf("%s does not allow it: %w", policyFile, err),
-			"sign the image, or change the policy")
-	}
-	return nil
-}
-
-// ParsePolicy checks the form of a containers-policy.json(5); key files that it names are looked at on the node only.
-func ParsePolicy(raw []byte) error {
-	_, err := signature.NewPolicyFromBytes(raw)
-	return err
-}
-
-func logicalReference(name string) (types.ImageReference, error) {
-	i, err := deploy.ParseImage(name)
-	if err != nil {
-		return nil, err
-	}
-	named, err := reference.ParseNamed(i.String())
-	if err != nil {
-		return nil, fmt.Errorf("read image reference %q: %w", name, err)
-	}
-	return docker.NewReference(named)
 }

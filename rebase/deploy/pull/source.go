@@ -179,7 +179,7 @@ func (j joined) Unwrap() []error { return j.errs }
 func worthAnotherRegistry(c deploy.Class) bool {
 	switch c {
 	case deploy.ClassUnreachable, deploy.ClassUnauthorized, deploy.ClassForbidden, deploy.ClassNotFound,
-		deploy.ClassRegistry, deploy.ClassUntrusted, deploy.ClassExpired, deploy.ClassCorrupted:
+		deploy.ClassRegistry, deploy.ClassUntrusted, deploy.ClassExpired, deploy.ClassCorrupted, deploy.ClassUnsigned:
 		return true
 	default:
 		return false
@@ -194,6 +194,7 @@ func systemContext(o Options) (*types.SystemContext, error) {
 		DockerRegistryUserAgent:      "dayone",
 		AuthFilePath:                 o.AuthFile,
 		DockerPerHostCertDirPath:     o.CertsDir,
+		RegistriesDirPath:            filepath.Join(o.Root, registriesDir), // never a person's ~/.config
 	}
 	if o.RegistriesConfDir != "" {
 		sys.SystemRegistriesConfDirPath = o.RegistriesConfDir
