@@ -62,7 +62,7 @@ type Config struct {
 	StatusPage StatusPage `yaml:"statusPage,omitempty" json:"statusPage,omitempty"`
 	// LogSpool keeps the last log bundle of the bootstrap host on another machine, should that host vanish.
 	LogSpool LogSpool `yaml:"logSpool,omitempty" json:"logSpool,omitempty"`
-	// Registry is where images end up after the installation. Needed only for MachineOSConfigs that dayone generates.
+	// Registry is where images end up after the installation.
 	Registry Registry `yaml:"registry,omitempty" json:"registry,omitempty"`
 	// Build limits the image builds on the bootstrap host.
 	Build Build `yaml:"build,omitempty" json:"build,omitempty"`
@@ -137,8 +137,8 @@ type Pool struct {
 	// BuildAt is bootstrap (the image is built before the pool's first node boots) or cluster (by the in-cluster builder).
 	// Default: bootstrap for master and arbiter, cluster for every other pool.
 	BuildAt BuildAt `yaml:"buildAt,omitempty" json:"buildAt,omitempty"`
-	// PushSpec is where the image of a generated MachineOSConfig ends up, host[:port][/namespace]/name:tag.
-	// Default: registry.repository, the pool's name and -os:latest.
+	// PushSpec is where the image of a generated MachineOSConfig ends up, host[:port][/namespace]/name:tag. Default:
+	// registry.repository (registry.name with type cluster), the pool's name and -os:latest.
 	PushSpec string `yaml:"pushSpec,omitempty" json:"pushSpec,omitempty"`
 }
 
@@ -197,8 +197,26 @@ type LogSpool struct {
 	Every Duration `yaml:"every,omitempty" json:"every,omitempty"`
 }
 
-// Registry is the final registry, for generated MachineOSConfigs.
+// RegistryType says whose the final registry is.
+type RegistryType string
+
+const (
+	// RegistryExternal is a registry of the user's.
+	RegistryExternal RegistryType = "external"
+	// RegistryCluster are the registries of the cluster's own control-plane nodes.
+	RegistryCluster RegistryType = "cluster"
+)
+
+// Registry is the final registry.
 type Registry struct {
+	// Type is cluster (each control-plane node has a registry; dayone makes its accounts and its CA, and no other registry
+	// is needed; standalone flow only) or external (a registry of yours). Default: cluster in the standalone flow where a
+	// MachineOSConfig is generated and neither pushSpec, repository, pushSecret nor pushAuthFile says where its image goes,
+	// else external.
+	Type RegistryType `yaml:"type,omitempty" json:"type,omitempty"`
+	// Name is HOST:PORT in the names of images, for type cluster: a DNS name with a dot that leads to the control plane.
+	// Each of its nodes listens on the port. Default: api-int.CLUSTER.DOMAIN:22626.
+	Name string `yaml:"name,omitempty" json:"name,omitempty"`
 	// Repository is host[:port][/namespace]; a pool's image is pushed to REPOSITORY/POOL-os:latest.
 	Repository string `yaml:"repository,omitempty" json:"repository,omitempty"`
 	// PushSecret names the Secret (type kubernetes.io/dockerconfigjson, in the layering directory) that may push there.
@@ -227,6 +245,18 @@ type Build struct {
 	Attempts int `yaml:"attempts,omitempty" json:"attempts,omitempty" schema:"minimum=1,maximum=20"`
 	// Offline runs the Containerfile's commands without network. Default: false.
 	Offline bool `yaml:"offline,omitempty" json:"offline,omitempty"`
+}
+
+// InCluster says that the images end up in the registries of the cluster's own control plane.
+func (c Config) InCluster() bool { return c.Registry.Type == RegistryCluster }
+
+// BaseRepository is where the base image ends up.
+func (c Config) BaseRepository() string {
+	repository := Repository(c.BaseImage)
+	if c.InCluster() {
+		return c.Registry.Name + "/" + RepositoryPath(repository)
+	}
+	return repository
 }
 
 // DiskChosen says that the user has set another limit than the default one.

@@ -108,6 +108,7 @@ func (d *Document) Resolve(dir string) (*Sidecar, error) {
 	}
 	var rep report.Report
 	validateFlow(c, d.at, &rep)
+	settleRegistry(c, d.Cluster, d.at, &rep)
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}
@@ -179,6 +180,7 @@ func setDefaults(c *Config) {
 	if c.ConfigServer.Port == 0 {
 		c.ConfigServer.Port = defaultConfigPort
 	}
+	c.Registry.Type = c.registryType()
 	setLimits(c)
 	for i := range c.Pools {
 		c.Pools[i].BuildAt = c.Pools[i].builtAt()

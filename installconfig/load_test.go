@@ -144,8 +144,8 @@ func TestParseRefuses(t *testing.T) {
 			"onClusterLayering.bootstrapRegistry.port"},
 		{"a time limit of nothing", "  flow: standalone\n", "  build: {timeout: 0s}\n", "positive",
 			"onClusterLayering.build.timeout"},
-		{"generation without a registry", "- name: worker", "- name: worker\n    containerfile: FROM configs",
-			"registry-repository", "onClusterLayering.registry.repository"},
+		{"generation without a registry", "- name: worker", "- name: worker\n    containerfile: FROM configs\n" +
+			"  registry: {type: external}\n  #", "registry-repository", "onClusterLayering.registry.repository"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -252,6 +252,7 @@ func validateAfterBuild(c *Config, at locator, rep *report.Report) {
 			"no image can be copied within %s", d)
 	}
 	validateRegistry(c.Registry, at, rep)
+	validateRegistryType(c, at, rep)
 	validateLogSpool(c.LogSpool, at, rep)
 	inside(c.SignaturePolicyFile, at, rep, "signaturePolicyFile")
 }
@@ -325,6 +326,9 @@ func validatePool(c *Config, i int, at locator, rep *report.Report) {
 			"%d characters; the API allows %d", n, MaxContainerfile)
 	}
 	inside(p.ContainerfilePath, at, rep, "pools", i, "containerfilePath")
+	if c.registryType() == RegistryCluster {
+		return // its name and its accounts are dayone's
+	}
 	if p.PushSpec == "" && !repository.MatchString(c.Registry.Repository) {
 		rep.Errorf(at.at("registry-repository", "write host[:port][/namespace], for example registry.example.com/ocp",
 			"registry", "repository"),

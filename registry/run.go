@@ -59,7 +59,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		return err
 	}
 	if own && !o.ReadOnly {
-		err = renameAuthFiles(filepath.Dir(o.UsersFile), s.Addresses()...)
+		err = RenameAuthFiles(filepath.Dir(o.UsersFile), s.Addresses()...)
 	}
 	if err == nil {
 		if o.Started != nil {

@@ -108,10 +108,10 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	return readUsers(path, "")
 }
 
-// renameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and
+// RenameAuthFiles makes the pull secrets of dir, which LoadOrCreateUsers made, name the registry at each of addrs and
 // no other: the port may have been free to choose, or the address is another than the last time. A file that somebody
 // has taken away stays away.
-func renameAuthFiles(dir string, addrs ...string) error {
+func RenameAuthFiles(dir string, addrs ...string) error {
 	for _, name := range []string{PushAuthFile, PullAuthFile} {
 		path := filepath.Join(dir, name)
 		raw, err := os.ReadFile(path)

@@ -163,7 +163,8 @@ func (h Host) access(r *Registry, p preflight.Pool) (a build.Access, registriesC
 func Outcome[F any](h Host, l Layered[F]) (handover.Outcome, error) {
 	out := handover.Outcome{Registry: l.Registry.Address, Platform: h.Platform, Built: l.Images,
 		Grounds: map[string]string{}, Repositories: map[string]string{}, Nodes: map[string]int{},
-		HandOver: h.In.Sidecar.Config.HandOver, FinalCA: string(h.In.RegistryCA)}
+		HandOver: h.In.Sidecar.Config.HandOver, FinalCA: string(h.In.RegistryCA),
+		ClusterRegistry: h.In.Sidecar.Config.Registry.Name}
 	for _, p := range BuiltHere(h.In) {
 		request, err := NewRequest(h, l.Registry, l.Sources, p)
 		if err != nil {

@@ -26,9 +26,28 @@ type courier struct {
 	scratch string
 	// ca is a file with the CAs that sign the final registries; "": the host's.
 	ca string
+	// at is HOST:PORT of a registry that stands for that of the images' names; "": by their names.
+	at string
 	// verified are the references that this run has seen whole in their final registry.
 	verified map[string]bool
 }
+
+// to is a courier for one of the registries of the cluster's control plane.
+func (c courier) to(address string) courier {
+	c.at, c.verified = address, map[string]bool{}
+	return c
+}
+
+// repository is where an image is written and asked for.
+func (c courier) repository(i Image) string {
+	if c.at == "" {
+		return i.Repository
+	}
+	return i.source(c.at)
+}
+
+// reference is that by digest.
+func (c courier) reference(i Image) string { return c.repository(i) + "@" + i.Digest }
 
 // newCourier trusts the CAs of the caller, of the plan and of the cluster's additional trust bundle.
 func newCourier(o Options, scratch string) (courier, error) {
@@ -60,8 +79,15 @@ func (c courier) auth(secret string) (string, error) {
 	if s == nil {
 		return "", nil
 	}
+	auth := s.Data[corev1.DockerConfigJsonKey]
+	if c.at != "" {
+		var err error
+		if auth, err = accountFor(auth, c.o.Plan.ClusterRegistry, c.at); err != nil {
+			return "", fatal{fmt.Errorf("read Secret %s: %w", secret, err)}
+		}
+	}
 	file := filepath.Join(c.scratch, "auth-"+secret+".json")
-	if err := os.WriteFile(file, s.Data[corev1.DockerConfigJsonKey], 0o600); err != nil {
+	if err := os.WriteFile(file, auth, 0o600); err != nil {
 		return "", fmt.Errorf("write credentials: %w", err)
 	}
 	return file, nil
@@ -99,7 +125,7 @@ func (c courier) deliverAll(ctx context.Context) error {
 
 // deliver makes sure that the final registry has an image with every blob of it.
 func (c courier) deliver(ctx context.Context, i Image) error {
-	log := c.o.Log.WithField("image", i.Reference())
+	log := c.o.Log.WithField("image", c.reference(i))
 	there, err := c.holds(ctx, i)
 	if err != nil {
 		return err
@@ -147,7 +173,7 @@ func (c courier) find(ctx context.Context, i Image) (bool, error) {
 		return false, err
 	}
 	defer client.Close()
-	image, err := client.Read(ctx, i.Reference(), c.o.Plan.Platform)
+	image, err := client.Read(ctx, c.reference(i), c.o.Plan.Platform)
 	if err == nil {
 		var missing string
 		if missing, err = client.Complete(ctx, image); err == nil {
@@ -164,12 +190,12 @@ func (c courier) find(ctx context.Context, i Image) (bool, error) {
 		}
 		return false, nil
 	case busy(code):
-		return false, fmt.Errorf("find %s: %w", i.Reference(), err)
+		return false, fmt.Errorf("find %s: %w", c.reference(i), err)
 	case code != 0:
 		// On loopback the library asks without TLS after a certificate that it does not trust, and this is that answer.
-		return false, fatal{fmt.Errorf("find %s: %w: %s", i.Reference(), err, nextCertificate)}
+		return false, fatal{fmt.Errorf("find %s: %w: %s", c.reference(i), err, nextCertificate)}
 	}
-	return false, ofRegistry(fmt.Errorf("find %s: %w", i.Reference(), err), nextCertificate)
+	return false, ofRegistry(fmt.Errorf("find %s: %w", c.reference(i), err), nextCertificate)
 }
 
 // busy tells answers of a registry that may be others later.
@@ -199,7 +225,7 @@ func (c courier) copy(ctx context.Context, i Image) error {
 			"run the hand-over on the bootstrap host, on its state directory")
 	}
 	for _, tag := range i.Tags {
-		to := transfer.Endpoint{Reference: i.Repository + ":" + tag, CAFile: c.ca, AuthFile: auth}
+		to := transfer.Endpoint{Reference: c.repository(i) + ":" + tag, CAFile: c.ca, AuthFile: auth}
 		_, err := transfer.Copy(ctx, from, to, transfer.Options{TempDir: c.o.TempDir, Log: c.o.Log, Attempts: 1})
 		if errors.Is(err, transfer.ErrUnauthorized) || errors.Is(err, transfer.ErrDenied) {
 			return c.refused(i, err)
@@ -216,7 +242,7 @@ func (c courier) copy(ctx context.Context, i Image) error {
 
 // attach brings signatures and referrers to where the image is.
 func (c courier) attach(ctx context.Context, i Image, from transfer.Endpoint, auth string) error {
-	to := transfer.Endpoint{Reference: i.Reference(), CAFile: c.ca, AuthFile: auth}
+	to := transfer.Endpoint{Reference: c.reference(i), CAFile: c.ca, AuthFile: auth}
 	_, err := transfer.Attach(ctx, from, to, digest.Digest(i.Digest),
 		transfer.Options{TempDir: c.o.TempDir, Log: c.o.Log, Attempts: 1})
 	return err
@@ -270,7 +296,7 @@ func (c courier) tag(ctx context.Context, i Image) error {
 	}
 	defer client.Close()
 	for _, tag := range i.Tags {
-		err := tagOnce(client.Options(ctx), i, tag)
+		err := tagOnce(client.Options(ctx), c.repository(i), i.Digest, tag)
 		code := appendengine.StatusOf(err)
 		switch {
 		case err == nil:
@@ -287,19 +313,19 @@ func (c courier) tag(ctx context.Context, i Image) error {
 }
 
 // tagOnce reads a tag and writes it when it is missing or names another image.
-func tagOnce(options []remote.Option, i Image, tag string) error {
-	repository, err := name.NewRepository(i.Repository, name.StrictValidation)
+func tagOnce(options []remote.Option, at, digest, tag string) error {
+	repository, err := name.NewRepository(at, name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf("read repository: %w", err)
 	}
 	have, err := remote.Get(repository.Tag(tag), options...)
-	if err == nil && have.Digest.String() == i.Digest {
+	if err == nil && have.Digest.String() == digest {
 		return nil
 	}
 	if err != nil && appendengine.StatusOf(err) != http.StatusNotFound {
 		return err
 	}
-	image, err := remote.Get(repository.Digest(i.Digest), options...)
+	image, err := remote.Get(repository.Digest(digest), options...)
 	if err != nil {
 		return err
 	}
@@ -324,14 +350,19 @@ func (c courier) adoptOrphans(ctx context.Context, cluster client.Client) error 
 		if c.verified[ref.Image] {
 			continue
 		}
-		repository, digest, _ := strings.Cut(ref.Image, "@")
-		_, hex, _ := strings.Cut(digest, ":")
-		image := Image{Repository: repository, Digest: digest, Tags: []string{"dayone-" + hex[:min(len(hex), 12)]},
-			Secret: repositories[repository].Secret}
+		image := orphan(ref.Image, repositories)
 		if err := c.deliver(ctx, image); err != nil {
 			return fmt.Errorf("%s: %s refers to an image that its final registry does not have: %w", ref.Object, ref.Field, err)
 		}
 		c.verified[ref.Image] = true
 	}
 	return nil
+}
+
+// orphan is an image in one of a plan's repositories that the plan does not have.
+func orphan(reference string, repositories map[string]Image) Image {
+	repository, digest, _ := strings.Cut(reference, "@")
+	_, hex, _ := strings.Cut(digest, ":")
+	return Image{Repository: repository, Digest: digest, Tags: []string{"dayone-" + hex[:min(len(hex), 12)]},
+		Secret: repositories[repository].Secret}
 }

@@ -91,8 +91,10 @@ const (
 	StageObjects Stage = "objects"
 	StageAgree   Stage = "agree"
 	StageOrphans Stage = "orphans"
-	StageTrust   Stage = "trust"
-	StageRevoke  Stage = "revoke"
+	// StageReplicas is for images in the cluster's own registries only.
+	StageReplicas Stage = "replicas"
+	StageTrust    Stage = "trust"
+	StageRevoke   Stage = "revoke"
 )
 
 // Event reports the progress of a stage. Waiting holds what a stage waits for; empty: the stage begins, or is done when

@@ -31,6 +31,9 @@ type Plan struct {
 	Pools []Pool `json:"pools"`
 	// FinalCA is PEM of CAs that sign the final registries, beside the host's. Empty: none.
 	FinalCA string `json:"finalCA,omitempty"`
+	// ClusterRegistry is HOST:PORT in the names of images that the registries of the cluster's own control-plane nodes are
+	// to hold; empty: the final registries are elsewhere.
+	ClusterRegistry string `json:"clusterRegistry,omitempty"`
 	// Policy and Deadline are the user's; empty: the defaults of Options.
 	Policy   Policy                 `json:"policy,omitempty"`
 	Deadline installconfig.Duration `json:"deadline,omitempty"`
@@ -116,6 +119,8 @@ type Outcome struct {
 	KeepTrust   bool
 	// FinalCA is PEM of CAs that sign the final registries; empty: none.
 	FinalCA string
+	// ClusterRegistry as in Plan.
+	ClusterRegistry string
 	// HandOver is the user's policy.
 	HandOver installconfig.HandOver
 }
@@ -123,8 +128,8 @@ type Outcome struct {
 // Make plans. It fails for what could never be handed over.
 func Make(o Outcome) (*Plan, error) {
 	p := &Plan{Registry: o.Registry, Platform: o.Platform, Set: &manifests.Set{}, Filled: o.Result.Pools,
-		FinalCA: o.FinalCA,
-		Policy:  o.HandOver.Policy, Deadline: o.HandOver.Deadline, Controllers: o.Controllers, KeepTrust: o.KeepTrust}
+		FinalCA: o.FinalCA, ClusterRegistry: o.ClusterRegistry,
+		Policy: o.HandOver.Policy, Deadline: o.HandOver.Deadline, Controllers: o.Controllers, KeepTrust: o.KeepTrust}
 	p.Set.Append(o.Set)
 	if err := p.settleSecrets(); err != nil {
 		return nil, err
@@ -206,8 +211,8 @@ func (p *Plan) secret(name string) *corev1.Secret {
 	return nil
 }
 
-// settleSecrets keeps the Secrets that MachineOSConfigs name and those in the builder's namespace, such as entitlements
-// for RUN, with their content in the form that the API gives back.
+// settleSecrets keeps the Secrets that MachineOSConfigs name, those in the builder's namespace, such as entitlements for
+// RUN, and the cluster's pull secret where dayone makes it, with their content in the form that the API gives back.
 func (p *Plan) settleSecrets() error {
 	wanted := map[string]bool{}
 	for _, m := range p.Set.MachineOSConfigs {
@@ -220,7 +225,9 @@ func (p *Plan) settleSecrets() error {
 	kept := p.Set.Secrets[:0:0]
 	for _, item := range p.Set.Secrets {
 		name := item.Object.Name
-		if found[name] || !wanted[name] && item.Object.Namespace != cluster.DefaultNamespace {
+		pullSecret := p.ClusterRegistry != "" && name == cluster.PullSecretName &&
+			item.Object.Namespace == cluster.PullSecretNamespace
+		if found[name] || !wanted[name] && !pullSecret && item.Object.Namespace != cluster.DefaultNamespace {
 			continue
 		}
 		s := item.Object.DeepCopy()

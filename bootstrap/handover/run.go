@@ -36,28 +36,45 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	cluster, changed := &session{connect: o.Connect}, map[string]string{}
-	for _, s := range []struct {
-		stage Stage
-		do    attempt
-	}{
-		{StageImages, images.deliverAll},
-		{StageObjects, cluster.with(func(ctx context.Context, c client.Client) error {
-			return applyObjects(ctx, writer{cluster: c, o: o, changed: changed})
-		})},
-		{StageAgree, cluster.with(func(ctx context.Context, c client.Client) error {
-			return agree(ctx, c, o.Plan, changed)
-		})},
-		{StageOrphans, cluster.with(images.adoptOrphans)},
-		{StageTrust, cluster.with(func(ctx context.Context, c client.Client) error { return endTrust(ctx, c, o) })},
-		{StageRevoke, o.Revoke},
-	} {
+	for _, s := range stages(o, images) {
 		if err := persist(ctx, o, s.stage, s.do); err != nil {
 			return err
 		}
 	}
 	o.Log.Info("hand-over is done: the bootstrap host may go")
 	return nil
+}
+
+// stageWork is a stage with what it does.
+type stageWork struct {
+	stage Stage
+	do    attempt
+}
+
+// stages are those of a plan in their order. Images for the cluster's own registries need the cluster to find these.
+func stages(o Options, images courier) []stageWork {
+	cluster, changed := &session{connect: o.Connect}, map[string]string{}
+	deliver, adopt := images.deliverAll, cluster.with(images.adoptOrphans)
+	own := newReplicas(images)
+	if o.Plan.ClusterRegistry != "" {
+		deliver, adopt = cluster.with(own.deliverAll), cluster.with(own.adoptOrphans)
+	}
+	list := []stageWork{
+		{StageImages, deliver},
+		{StageObjects, cluster.with(func(ctx context.Context, c client.Client) error {
+			return applyObjects(ctx, writer{cluster: c, o: o, changed: changed})
+		})},
+		{StageAgree, cluster.with(func(ctx context.Context, c client.Client) error {
+			return agree(ctx, c, o.Plan, changed)
+		})},
+		{StageOrphans, adopt},
+	}
+	if o.Plan.ClusterRegistry != "" {
+		list = append(list, stageWork{StageReplicas, cluster.with(own.agreed)})
+	}
+	return append(list,
+		stageWork{StageTrust, cluster.with(func(ctx context.Context, c client.Client) error { return endTrust(ctx, c, o) })},
+		stageWork{StageRevoke, o.Revoke})
 }
 
 // attempt is one stage's work. It is called until it is done.

@@ -9,7 +9,8 @@ type check func(*directory, *Input, *report.Report)
 // installChecks are all checks of an install directory.
 func installChecks() []check {
 	return append([]check{unsupportedFlows, plainFiles, poolsExist, customPools, streams, runc, trust, sshKeys,
-		rolloutLimits, idleSettings, baseImage, ownBase, signaturePolicy, invalidIgnition, unselected, unreadKinds},
+		rolloutLimits, idleSettings, baseImage, ownBase, ownRegistries, signaturePolicy, invalidIgnition, unselected,
+		unreadKinds},
 		layeringChecks()...)
 }
 

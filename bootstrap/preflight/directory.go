@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
 // directory is what an install directory holds: read, not judged. Paths are relative to it, with slashes.
@@ -30,6 +31,8 @@ type directory struct {
 	// installer's part of that file in either.
 	nodes   installconfig.NodeSettings
 	settled []report.Finding
+	// shared is what the cluster's own registries share, nil where the images go elsewhere.
+	shared *clusterregistry.Shared
 	// set has the known objects, documents every document of whatever kind.
 	set       *manifests.Set
 	documents []document
@@ -87,6 +90,9 @@ func readDirectory(dir, platform string) (*directory, error) {
 		d.nodes, d.settled = nodeSettings(doc, sidecar)
 	case doc != nil:
 		d.settled = doc.Check(&sidecar.Config)
+	}
+	if err := d.shareRegistry(); err != nil {
+		return nil, err
 	}
 	for _, marker := range markers() {
 		_, err := os.Lstat(filepath.Join(dir, marker))

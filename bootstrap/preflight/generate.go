@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -20,7 +21,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -66,10 +67,8 @@ func generateMachineOSConfig(d *directory, p installconfig.Pool, at report.Findi
 	if !ok {
 		return generatedObjects{}, false
 	}
-	spec := p.PushSpec
-	if spec == "" {
-		spec = d.sidecar.Config.Registry.Repository + "/" + p.Name + "-os:latest"
-	}
+	registry := d.sidecar.Config.Registry
+	spec := cmp.Or(p.PushSpec, cmp.Or(registry.Name, registry.Repository)+"/"+p.Name+"-os:latest")
 	object := &mcfgv1.MachineOSConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSConfig"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
@@ -129,6 +128,9 @@ func userContainerfile(d *directory, p installconfig.Pool, at report.Finding, re
 // auth.json files.
 func registrySecrets(d *directory, rep *report.Report) (push, pull string, made []manifests.Item[*corev1.Secret],
 	ok bool) {
+	if d.shared != nil {
+		return clusterregistry.PushSecret, clusterregistry.PullSecret, nil, true // addShared makes them
+	}
 	r := d.sidecar.Config.Registry
 	push, pull, ok = r.PushSecret, r.BaseImagePullSecret, true
 	for _, s := range []struct {
@@ -146,12 +148,7 @@ func registrySecrets(d *directory, rep *report.Report) (push, pull string, made 
 		auth, good := authFile(d, s.file, s.key, rep)
 		ok = ok && good
 		made = append(made, manifests.Item[*corev1.Secret]{
-			Object: &corev1.Secret{
-				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-				ObjectMeta: metav1.ObjectMeta{Name: s.generated, Namespace: cluster.DefaultNamespace},
-				Type:       corev1.SecretTypeDockerConfigJson,
-				Data:       map[string][]byte{corev1.DockerConfigJsonKey: auth},
-			},
+			Object: clusterregistry.Secret(s.generated, auth),
 			Origin: manifests.Origin{File: secretFile(d.sidecar.Config.LayeringDir, s.generated), Document: 1},
 		})
 	}

@@ -50,7 +50,7 @@ func baseImage(_ *directory, in *Input, rep *report.Report) {
 	}
 	unreachable(repository, at, rep)
 	for _, p := range in.Pools {
-		if p.Repository == repository {
+		if p.Repository == in.Sidecar.Config.BaseRepository() {
 			at.Rule = "base-repository"
 			at.Next = "give the base image a repository of its own"
 			rep.Errorf(at, "pool %q pushes its image to the base image's repository", p.Name)

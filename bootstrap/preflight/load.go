@@ -33,6 +33,9 @@ func Load(dir, platform string) (*Input, error) {
 		return nil, err
 	}
 	d.set.Append(settings)
+	if err := d.registryConfig(); err != nil {
+		return nil, err
+	}
 	if found := decodedInput(d.set); len(found) > 0 {
 		return nil, &report.Invalid{Findings: found}
 	}

@@ -50,6 +50,9 @@ func CheckRegistries(ctx context.Context, in *Input) ([]Probe, error) {
 		}
 	}
 	for i, p := range in.Pools {
+		if in.Sidecar.Config.InCluster() {
+			break // they run when the masters do
+		}
 		at := p.MachineOSConfig.Origin.At("spec.renderedImagePushSecret.name", "registry-push")
 		if p.Generated() {
 			at = report.Finding{File: installconfig.FileName, Path: poolPath(i), Rule: "registry-push"}

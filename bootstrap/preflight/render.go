@@ -23,7 +23,7 @@ const UnknownBase = "release.invalid/openshift/base-os"
 // bootstrap host would refuse minutes from now.
 func rendering(_ *directory, in *Input, rep *report.Report) {
 	versions := render.Versions{Raw: "preflight", Hash: "preflight", Payload: "preflight"}
-	repository := installconfig.Repository(in.Sidecar.Config.BaseImage)
+	repository := in.Sidecar.Config.BaseRepository()
 	if in.openshift() {
 		repository = UnknownBase + repository
 	}

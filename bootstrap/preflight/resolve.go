@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
 // mosc is shorter than its type.
@@ -30,6 +31,7 @@ func resolve(d *directory, rep *report.Report) *Input {
 	if ca, err := d.file(d.sidecar.Config.Registry.CAFile); err == nil {
 		in.RegistryCA = append(bytes.TrimRight(ca, "\n"), '\n')
 	}
+	in.addShared(d, rep)
 	in.LogSpool = resolveLogSpool(d, rep)
 	byPool := machineOSConfigs(d, rep)
 	for i, p := range d.sidecar.Config.Pools {
@@ -99,7 +101,11 @@ func defaultPools(have []manifests.Item[*mcfgv1.MachineConfigPool], flow install
 // it cannot tell which of the two the user means.
 func dropGenerated(d *directory, rep *report.Report) []string {
 	dir := d.sidecar.Config.LayeringDir
-	wanted := map[string]bool{secretFile(dir, generatedPushSecret): true, secretFile(dir, generatedPullSecret): true}
+	wanted := map[string]bool{}
+	for _, name := range []string{generatedPushSecret, generatedPullSecret, clusterregistry.PushSecret,
+		clusterregistry.PullSecret} {
+		wanted[secretFile(dir, name)] = true
+	}
 	for _, p := range d.sidecar.Config.Pools {
 		if p.Generated() {
 			wanted[machineOSConfigFile(dir, p.Name)] = true

@@ -48,7 +48,7 @@ func (f flow) baseSource() string {
 }
 
 func (f flow) baseRepository() string {
-	return installconfig.Repository(f.host.In.Sidecar.Config.BaseImage)
+	return f.host.In.Sidecar.Config.BaseRepository()
 }
 
 // baseInputs are those for a digest of the source.

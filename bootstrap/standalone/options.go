@@ -23,6 +23,9 @@ type Options struct {
 	BaseAuthFile string
 	// DaemonBinary is the dayone-daemon that nodes fetch on their first boot.
 	DaemonBinary string
+	// RegistryBinary is the dayone-registry that control-plane nodes fetch on their first boot. Required where the images
+	// go to the cluster's own registries.
+	RegistryBinary string
 	// RegistryListen is the embedded registry's HOST:PORT. Default: all addresses, the port of install-config.yaml.
 	RegistryListen string
 	// ConfigListen is the Ignition server's HOST:PORT. Default: all addresses, the port of install-config.yaml.
@@ -47,12 +50,24 @@ func (o Options) Validate() error {
 	if o.NewEngine == nil {
 		return errors.New("bootstrap options: no engine for Containerfiles")
 	}
-	info, err := os.Stat(o.DaemonBinary)
+	return checkProgram("the node agent", o.DaemonBinary, "--daemon")
+}
+
+// checkRegistryBinary wants the program where the images go to the cluster's own registries.
+func (o Options) checkRegistryBinary(c installconfig.Config) error {
+	if !c.InCluster() {
+		return nil
+	}
+	return checkProgram("the registry of control-plane nodes", o.RegistryBinary, "--registry-program")
+}
+
+func checkProgram(what, file, flag string) error {
+	info, err := os.Stat(file)
 	if err != nil {
-		return fmt.Errorf("find the node agent (build it with make build, or name it with --daemon): %w", err)
+		return fmt.Errorf("find %s (build it with make build, or name it with %s): %w", what, flag, err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("find the node agent: %s is not a regular file", o.DaemonBinary)
+		return fmt.Errorf("find %s: %s is not a regular file", what, file)
 	}
 	return nil
 }

@@ -18,12 +18,18 @@ import (
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/serve"
+	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// daemonName is the node agent's name below /files/ on the Ignition server.
-const daemonName = "dayone-daemon"
+// daemonName and registryName are the names of the node agent and of the control plane's registry below /files/ on the
+// Ignition server.
+const (
+	daemonName   = "dayone-daemon"
+	registryName = "dayone-registry"
+)
 
 // PointerFile is the pointer config of a pool's nodes in a state directory: what a machine's user data or boot medium
 // holds.
@@ -54,11 +60,16 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 		if err != nil {
 			return nil, err
 		}
+		byPool, files := map[string]ign35.Config{"": additions}, map[string]string{daemonName: f.DaemonBinary}
+		if f.host.In.Sidecar.Config.InCluster() {
+			files[registryName] = f.RegistryBinary
+			if byPool[preflight.ControlPlanePool], err = f.registryProgram(); err != nil {
+				return nil, err
+			}
+		}
 		cert, key := l.Registry.Certificate()
 		server, err := serve.New(serve.Options{BaseDir: f.Path(renderDir), SecureListen: f.config, CertFile: cert,
-			KeyFile: key, Additions: map[string]ign35.Config{"": additions},
-			Files: map[string]string{daemonName: f.DaemonBinary}, Pools: []string{"*"},
-			Asked: l.Registry.Nodes.Config, Log: f.Log.WithField("component", "serve")})
+			KeyFile: key, Additions: byPool, Files: files, Pools: []string{"*"}, Asked: l.Registry.Nodes.Config, Log: f.Log.WithField("component", "serve")})
 		if err != nil {
 			return nil, err
 		}
@@ -97,6 +108,15 @@ func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
 	})
 }
 
+// registryProgram lets control-plane nodes fetch dayone-registry.
+func (f flow) registryProgram() (ign35.Config, error) {
+	hash, err := sha512File(f.RegistryBinary)
+	if err != nil {
+		return ign35.Config{}, err
+	}
+	return firstboot.Program(clusterregistry.Fetched, f.configURL()+"/files/"+registryName, hash), nil
+}
+
 // writePointers writes a pointer config for every rendered pool. They hold no secret: an address and a CA.
 func (f flow) writePointers(final day1.Rendered, ca []byte) ([]Pointer, error) {
 	if err := os.MkdirAll(f.Path("ignition"), 0o700); err != nil {
@@ -120,12 +140,12 @@ func (f flow) writePointers(final day1.Rendered, ca []byte) ([]Pointer, error) {
 func sha512File(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", fmt.Errorf("read node agent: %w", err)
+		return "", fmt.Errorf("read program of nodes: %w", err)
 	}
 	defer f.Close()
 	sum := sha512.New()
 	if _, err := io.Copy(sum, f); err != nil {
-		return "", fmt.Errorf("read node agent: %w", err)
+		return "", fmt.Errorf("read program of nodes: %w", err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"dayone.dev/dayone/bootstrap/journal"
-	"dayone.dev/dayone/installconfig"
 )
 
 // pollInterval is how often files of other processes are looked at.
@@ -192,5 +191,3 @@ func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
-
-func repositoryOf(reference string) string { return installconfig.Repository(reference) }

@@ -168,7 +168,7 @@ func (r *Run) MakeMasters(ctx context.Context) error {
 	r.View.Begin(fmt.Sprintf("%d masters: disks with the base OS", r.Options.Masters))
 	for i := range r.Options.Masters {
 		n, err := r.Lab.NewNode(ctx, fmt.Sprintf("master-%d", i), testnode.NodeOptions{
-			Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
+			Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: r.sidecar.Config.BaseRepository()}})
 		if err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func (r *Run) BootBase(ctx context.Context, name, pool string) (*testnode.Node, 
 		return nil, err
 	}
 	n, err := r.Lab.NewNode(ctx, name, testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: r.BaseLayout,
-		Reference: repositoryOf(r.sidecar.Config.BaseImage)}})
+		Reference: r.sidecar.Config.BaseRepository()}})
 	if err != nil {
 		return nil, err
 	}

@@ -89,6 +89,12 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 	}, nil
 }
 
+// Program lets Ignition fetch a program by its SHA-512 in hex.
+func Program(path, url, sha512 string) ign35.Config {
+	return ign35.Config{Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
+		Storage: ign35.Storage{Files: []ign35.File{fetched(path, 0o755, url, "sha512-"+sha512)}}}
+}
+
 // TrustFiles are the files that send a node's pulls to the mirrors and make it trust their CA.
 func TrustFiles(list []Mirror, ca []byte) ([]ign35.File, error) {
 	mirrors, hosts, err := mirrorDropIn(list)

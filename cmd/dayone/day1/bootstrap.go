@@ -50,6 +50,8 @@ nodes fetch their configs from MCO; see docs/users/day1-openshift.md.`,
 		"auth.json for the base image's registry (default: the base image pull Secret)")
 	f.StringVar(&o.DaemonBinary, "daemon", besideThis("dayone-daemon"),
 		"the node agent that nodes fetch on their first boot")
+	f.StringVar(&o.RegistryBinary, "registry-program", besideThis("dayone-registry"),
+		"the registry that control-plane nodes fetch on their first boot, with registry.type cluster")
 	f.StringVar(&o.RegistryListen, "registry-listen", "",
 		"HOST:PORT of the embedded registry (default: every address, the port of install-config.yaml)")
 	f.StringVar(&o.HandOver.Kubeconfig, "kubeconfig", "",

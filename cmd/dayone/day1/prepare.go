@@ -62,6 +62,9 @@ func newPrepareCommand() *cobra.Command {
 				return err
 			}
 			if layering.Config.On() {
+				if err := preflight.MakeShared(f.dir, layering); err != nil {
+					return err
+				}
 				if _, err := f.load(cmd); err != nil {
 					return err
 				}

@@ -3,32 +3,13 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"path/filepath"
-	"strconv"
 
-	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
-	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/assets"
-	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/manifests/machineconfig"
-	"dayone.dev/dayone/registry"
-	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/registry/credentials"
-)
-
-const (
-	// nodeConfigDir is where dayone-registry has what the control plane's registries share.
-	nodeConfigDir = "/etc/dayone/registry"
-	pushSecret    = "dayone-registry-push"
 )
 
 // nodeConfig is what the control plane's registries share, and for whom.
@@ -63,64 +44,16 @@ func newNodeConfigCommand() *cobra.Command {
 }
 
 func (n nodeConfig) write() error {
-	host, port, err := net.SplitHostPort(n.registry)
-	if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || portErr != nil || number == 0 {
-		return fmt.Errorf("--registry %q: give HOST:PORT as names of images have it", n.registry)
-	}
-	if err := os.MkdirAll(n.dir, 0o700); err != nil {
-		return fmt.Errorf("make directory: %w", err)
-	}
-	if _, err := registry.LoadOrCreateUsers(n.dir, n.registry); err != nil {
-		return err
-	}
-	if _, err := certs.LoadOrCreateCA(n.dir, certs.CAOptions{CommonName: "dayone registry CA of " + host}); err != nil {
-		return err
-	}
-	mc, err := n.machineConfig(host, port)
+	shared, err := clusterregistry.LoadOrCreate(n.dir, n.registry)
 	if err != nil {
 		return err
 	}
-	push, err := os.ReadFile(filepath.Join(n.dir, registry.PushAuthFile))
+	mc, err := shared.MachineConfig(n.pool, clusterregistry.InImage)
 	if err != nil {
-		return fmt.Errorf("read push account: %w", err)
+		return err
 	}
-	secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: pushSecret, Namespace: cluster.DefaultNamespace},
-		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: push}}
-	return errors.Join(n.writeObject("machineconfig.yaml", mc), n.writeObject("push-secret.yaml", secret))
-}
-
-// machineConfig is the unit and its files. The push account's password stays out: nodes get the hash.
-func (n nodeConfig) machineConfig(host, port string) (*mcfgv1.MachineConfig, error) {
-	unit, err := assets.RegistryUnit()
-	if err != nil {
-		return nil, err
-	}
-	on := true
-	config := ign35.Config{Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
-		Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: assets.RegistryUnitName, Contents: &unit, Enabled: &on}}}}
-	add := func(path string, mode int, content []byte) {
-		config.Storage.Files = append(config.Storage.Files, ign35.File{Node: ign35.Node{Path: path, Overwrite: &on},
-			FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline(content)}})
-	}
-	add("/etc/dayone/registry.env", 0o644,
-		[]byte("DAYONE_REGISTRY_OPTIONS=--listen=:"+port+" --host="+host+"\n"))
-	for _, name := range []string{registry.UsersFile, registry.PullAuthFile, certs.CACertFile, certs.CAKeyFile} {
-		content, err := os.ReadFile(filepath.Join(n.dir, name))
-		if err != nil {
-			return nil, fmt.Errorf("read what registries share: %w", err)
-		}
-		add(nodeConfigDir+"/"+name, 0o600, content)
-	}
-	raw, err := machineconfig.Encode(config)
-	if err != nil {
-		return nil, fmt.Errorf("write MachineConfig: %w", err)
-	}
-	return &mcfgv1.MachineConfig{
-		TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
-		ObjectMeta: metav1.ObjectMeta{Name: "99-" + n.pool + "-dayone-registry",
-			Labels: map[string]string{manifests.LabelRole: n.pool}},
-		Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}, nil
+	return errors.Join(n.writeObject("machineconfig.yaml", mc),
+		n.writeObject("push-secret.yaml", clusterregistry.Secret(clusterregistry.PushSecret, shared.PushAuth)))
 }
 
 // writeObject writes a file that others cannot read.

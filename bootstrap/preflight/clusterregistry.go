@@ -1,0 +1,135 @@
+package preflight
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/clusterregistry"
+	"dayone.dev/dayone/registry/credentials"
+)
+
+// ControlPlanePool is the pool whose nodes have the cluster's own registries.
+const ControlPlanePool = "master"
+
+// sharedDir has what the cluster's own registries share, in an install directory.
+func sharedDir(dir string) string { return filepath.Join(dir, installconfig.SidecarDir, "registry") }
+
+// MakeShared makes the accounts and the CA of the cluster's own registries, where the layering field asks for these. A
+// second call keeps what is there.
+func MakeShared(dir string, layering *installconfig.Sidecar) error {
+	if !layering.Config.InCluster() {
+		return nil
+	}
+	_, err := clusterregistry.LoadOrCreate(sharedDir(dir), layering.Config.Registry.Name)
+	return err
+}
+
+// shareRegistry reads what the cluster's own registries share, and lets nodes pull from them.
+func (d *directory) shareRegistry() (err error) {
+	if !d.sidecar.Config.InCluster() {
+		return nil
+	}
+	d.shared, err = clusterregistry.Load(sharedDir(d.dir), d.sidecar.Config.Registry.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return report.Finding{File: sharedDir(d.dir), Rule: "not-prepared",
+			Message: fmt.Sprintf("the cluster's own registries have no accounts and no CA: %v", err),
+			Next:    "run dayone prepare, and copy the directory with its hidden files"}
+	}
+	if err != nil {
+		return err
+	}
+	if !credentials.Covers(d.shared.PullAuth, d.shared.Registry) {
+		return report.Finding{File: sharedDir(d.dir), Rule: "not-prepared",
+			Message: "the accounts of the cluster's own registries are not for " + d.shared.Registry, Next: "run dayone prepare"}
+	}
+	if d.nodes.PullSecret, err = merged(d.nodes.PullSecret, d.shared.PullAuth); err != nil {
+		return fmt.Errorf("let nodes pull from the cluster's own registries: %w", err)
+	}
+	return nil
+}
+
+// registryConfig brings dayone-registry to the control plane.
+func (d *directory) registryConfig() error {
+	if d.shared == nil {
+		return nil
+	}
+	mc, err := d.shared.MachineConfig(ControlPlanePool, clusterregistry.Fetched)
+	if err != nil {
+		return err
+	}
+	item := manifests.NewItem(mc)
+	item.Origin = manifests.Origin{File: installconfig.FileName}
+	d.set.MachineConfigs = append(d.set.MachineConfigs, item)
+	return nil
+}
+
+// addShared adds the Secrets of builds in the cluster, which every MachineOSConfig may name, the cluster's pull secret
+// and the CA.
+func (in *Input) addShared(d *directory, rep *report.Report) {
+	if d.shared == nil {
+		return
+	}
+	pull := d.nodes.PullSecret
+	if name := d.sidecar.Config.Registry.BaseImagePullAuthFile; name != "" {
+		own, ok := authFile(d, name, "baseImagePullAuthFile", rep)
+		if !ok {
+			return
+		}
+		if both, err := merged(pull, own); err == nil { // authFile has read it
+			pull = both
+		}
+	}
+	dir := d.sidecar.Config.LayeringDir
+	for _, s := range []*corev1.Secret{clusterregistry.Secret(clusterregistry.PushSecret, d.shared.PushAuth),
+		clusterregistry.Secret(clusterregistry.PullSecret, pull)} {
+		if secretNamed(d.set, s.Name) != nil {
+			continue // the user's own
+		}
+		file := secretFile(dir, s.Name)
+		in.Generated = append(in.Generated, Generated{File: file, Object: s})
+		in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: s,
+			Origin: manifests.Origin{File: file, Document: 1}})
+	}
+	if secretNamed(d.set, cluster.PullSecretName) == nil { // as from a MachineConfig of install-config.yaml: no file has it
+		s := clusterregistry.Secret(cluster.PullSecretName, d.nodes.PullSecret)
+		s.Namespace = cluster.PullSecretNamespace
+		in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: s,
+			Origin: manifests.Origin{File: installconfig.FileName}})
+	}
+	in.RegistryCA = slices.Concat(d.shared.CA, in.RegistryCA)
+}
+
+// ownRegistries refuses images that would not be in the cluster's own registries, and says what one master means.
+func ownRegistries(d *directory, in *Input, rep *report.Report) {
+	if d.shared == nil {
+		return
+	}
+	for _, p := range in.Pools {
+		if strings.HasPrefix(p.Repository, d.shared.Registry+"/") || p.Repository == "" {
+			continue
+		}
+		at := p.MachineOSConfig.Origin.At("spec.renderedImagePushSpec", "registry-cluster")
+		at.Next = "write " + d.shared.Registry + "/" + p.Name + "-os:latest and the Secret " + clusterregistry.PushSecret +
+			", or registry.type: external in " + installconfig.FileName
+		rep.Errorf(at, "the images go to the cluster's own registries, and this one to %s", p.Repository)
+	}
+	at := report.Finding{File: installconfig.FileName, Path: "controlPlane.replicas", Rule: "registry-cluster"}
+	switch n := in.Sidecar.Cluster.ControlPlane; n {
+	case 1:
+		at.Next = "have three, or keep a copy of the images elsewhere: dayone registry copy"
+		rep.Warnf(at, "the only control-plane node has the only registry: with its disk every image is lost")
+	case 2:
+		at.Next = "have three"
+		rep.Warnf(at, "while one of two control-plane nodes is down, each image is in one registry only")
+	}
+}

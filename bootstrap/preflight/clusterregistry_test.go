@@ -1,0 +1,171 @@
+package preflight
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/registry/credentials"
+)
+
+const ownName = "api-int.demo.example.com:22626"
+
+// bare is the sample without anything that says where images go.
+func bare(t *testing.T) string {
+	t.Helper()
+	dir := sample(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "layering")))
+	replace(t, dir, "install-config.yaml", "  - name: master\n  - name: worker\n", `  - name: master
+    containerfile: FROM configs
+  - name: worker
+    containerfile: FROM configs
+`)
+	return dir
+}
+
+// shared makes the accounts and the CA, as dayone prepare does.
+func shared(t *testing.T, dir string) {
+	t.Helper()
+	layering, err := Layering(dir)
+	require.NoError(t, err)
+	require.NoError(t, MakeShared(dir, layering))
+}
+
+// TestOwnRegistries: an installation without any word about a registry has all that the cluster's own need.
+func TestOwnRegistries(t *testing.T) {
+	dir := bare(t)
+	_, err := Load(dir, platform)
+	require.NotEmpty(t, report.Of(err), "%v", err)
+	assert.Equal(t, "not-prepared", report.Of(err)[0].Rule)
+	assert.NoDirExists(t, sharedDir(dir))
+	shared(t, dir)
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Empty(t, in.Warnings)
+
+	assert.Equal(t, ownName+"/ocp/base-os", in.Sidecar.Config.BaseRepository())
+	for _, p := range in.Pools {
+		assert.Equal(t, ownName+"/"+p.Name+"-os", p.Repository)
+		assert.True(t, credentials.Covers(p.PushAuth, p.Repository))
+		assert.True(t, credentials.Covers(p.NodePull, p.Repository), "nodes may pull")
+		assert.True(t, credentials.Covers(p.BasePull, ownName+"/ocp/base-os"), "builds in the cluster read the base there")
+		assert.True(t, credentials.Covers(p.BasePull, "registry.example.com/a"), "and what a Containerfile names")
+		assert.NotContains(t, string(p.NodePull), secretText(t, p.PushAuth), "nodes may not push")
+	}
+	assert.Contains(t, string(in.RegistryCA), "BEGIN CERTIFICATE")
+	files := map[string][]string{}
+	for _, mc := range in.Set.MachineConfigs {
+		config, err := machineconfig.Parse(mc.Object.Spec.Config.Raw)
+		require.NoError(t, err)
+		for _, u := range config.Systemd.Units {
+			if u.Name == "dayone-registry.service" {
+				assert.Contains(t, *u.Contents, "ExecStart=/usr/local/bin/dayone-registry ")
+				assert.Contains(t, *u.Contents, "ConditionFileIsExecutable=/usr/local/bin/dayone-registry\n")
+			}
+		}
+		for _, f := range config.Storage.Files {
+			role := mc.Object.Labels[manifests.LabelRole]
+			files[role] = append(files[role], f.Path)
+		}
+	}
+	assert.Contains(t, files["master"], "/etc/dayone/registry/ca.key")
+	assert.NotContains(t, files["worker"], "/etc/dayone/registry/ca.key")
+	assert.NotContains(t, files["master"], "/etc/dayone/registry/push-auth.json")
+
+	written, err := in.WriteGenerated(dir)
+	require.NoError(t, err)
+	for _, name := range []string{"dayone-registry-push", "dayone-registry-pull"} {
+		file := "layering/99_dayone-secret-" + name + ".yaml"
+		assert.Contains(t, written, file)
+		info, err := os.Stat(filepath.Join(dir, file))
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	}
+	_, err = installconfig.Prepare(dir)
+	require.NoError(t, err)
+	again, err := Load(dir, platform)
+	require.NoError(t, err)
+	assert.Equal(t, in.Pools, again.Pools)
+	assert.Equal(t, in.Set.MachineConfigs, again.Set.MachineConfigs)
+	written, err = again.WriteGenerated(dir)
+	require.NoError(t, err)
+	assert.Empty(t, written, "nothing has changed")
+}
+
+// secretText is the encoded account of an auth.json.
+func secretText(t *testing.T, auth []byte) string {
+	t.Helper()
+	accounts, err := credentials.Parse(auth)
+	require.NoError(t, err)
+	account, found, err := accounts.Find(ownName)
+	require.NoError(t, err)
+	require.True(t, found)
+	return account.Password
+}
+
+func TestOwnRegistriesRefuse(t *testing.T) {
+	for _, c := range []struct {
+		name, rule string
+		change     func(t *testing.T, dir string)
+	}{
+		{"images that go elsewhere", "registry-cluster", func(t *testing.T, dir string) {
+			replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry: {type: cluster}\n  bootstrapRegistry:\n")
+			shared(t, dir)
+		}},
+		{"accounts of another name", "not-prepared", func(t *testing.T, dir string) {
+			replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry: {type: cluster}\n  bootstrapRegistry:\n")
+			shared(t, dir)
+			replace(t, dir, "install-config.yaml", "  name: demo\n", "  name: other\n")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := sample(t)
+			c.change(t, dir)
+			_, err := Load(dir, platform)
+			found := report.Of(err)
+			require.NotEmpty(t, found, "%v", err)
+			assert.Equal(t, c.rule, found[0].Rule)
+		})
+	}
+}
+
+// TestOneMasterHasTheOnlyRegistry: that there is no second copy is said.
+func TestOneMasterHasTheOnlyRegistry(t *testing.T) {
+	dir := bare(t)
+	replace(t, dir, "install-config.yaml", "  replicas: 3\n", "  replicas: 1\n")
+	shared(t, dir)
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	require.Len(t, in.Warnings, 1)
+	assert.Contains(t, in.Warnings[0].Message, "the only registry")
+}
+
+// TestOwnRegistriesTakeAUsersPullSecret: a Secret of the user's own is not replaced.
+func TestOwnRegistriesTakeAUsersPullSecret(t *testing.T) {
+	dir := bare(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "openshift", "pull.yaml"), []byte(`apiVersion: v1
+kind: Secret
+metadata: {name: pull-secret, namespace: openshift-config}
+type: kubernetes.io/dockerconfigjson
+stringData: {.dockerconfigjson: '{"auths":{"registry.example.com":{"auth":"dTpw"}}}'}
+`), 0o600))
+	shared(t, dir)
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	count := 0
+	for _, s := range in.Set.Secrets {
+		if s.Object.Name == "pull-secret" {
+			count++
+			assert.Contains(t, s.Object.StringData[corev1.DockerConfigJsonKey], "registry.example.com")
+		}
+	}
+	assert.Equal(t, 1, count)
+}

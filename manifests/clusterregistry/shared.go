@@ -1,0 +1,137 @@
+package clusterregistry
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
+)
+
+const (
+	// PushSecret and PullSecret are the names of the Secrets for renderedImagePushSecret and baseImagePullSecret.
+	PushSecret = "dayone-registry-push"
+	PullSecret = "dayone-registry-pull"
+	// InImage and Fetched are where a control-plane node has the program: its image brings it, or Ignition fetches it on
+	// the first boot, where the node agent is, too.
+	InImage = "/usr/bin/dayone-registry"
+	Fetched = "/usr/local/bin/dayone-registry"
+
+	// nodeDir is where dayone-registry has what the control plane's registries share.
+	nodeDir = "/etc/dayone/registry"
+)
+
+// Shared is what the control plane's registries share.
+type Shared struct {
+	// Registry is HOST:PORT in the names of images.
+	Registry string
+	// CA is PEM of the authority that signs their certificates.
+	CA []byte
+	// PushAuth and PullAuth are the accounts for Registry in auth.json form.
+	PushAuth, PullAuth []byte
+
+	// files are what a node has, by name.
+	files map[string][]byte
+}
+
+// LoadOrCreate reads what a directory has, and makes what it lacks. The directory has passwords and a private key.
+func LoadOrCreate(dir, name string) (*Shared, error) {
+	host, _, err := split(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	if _, err := registry.LoadOrCreateUsers(dir, name); err != nil {
+		return nil, err
+	}
+	if err := registry.RenameAuthFiles(dir, name); err != nil { // the name may be another than the last time
+		return nil, err
+	}
+	if _, err := certs.LoadOrCreateCA(dir, certs.CAOptions{CommonName: "dayone registry CA of " + host}); err != nil {
+		return nil, err
+	}
+	return Load(dir, name)
+}
+
+// Load reads what LoadOrCreate has made; a directory without it is fs.ErrNotExist.
+func Load(dir, name string) (*Shared, error) {
+	s := &Shared{Registry: name, files: map[string][]byte{}}
+	for _, file := range []string{registry.UsersFile, registry.PullAuthFile, registry.PushAuthFile, certs.CACertFile,
+		certs.CAKeyFile} {
+		content, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, fmt.Errorf("read what registries share: %w", err)
+		}
+		s.files[file] = content
+	}
+	s.CA, s.PushAuth, s.PullAuth = s.files[certs.CACertFile], s.files[registry.PushAuthFile],
+		s.files[registry.PullAuthFile]
+	delete(s.files, registry.PushAuthFile) // nodes get the password's hash
+	return s, nil
+}
+
+// split gives the parts of HOST:PORT.
+func split(name string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(name)
+	if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || portErr != nil || number == 0 {
+		return "", "", fmt.Errorf("registry %q: give HOST:PORT as names of images have it", name)
+	}
+	return host, port, nil
+}
+
+// MachineConfig brings a pool's nodes the unit of dayone-registry with its files. program is where they have it.
+func (s *Shared) MachineConfig(pool, program string) (*mcfgv1.MachineConfig, error) {
+	host, port, err := split(s.Registry)
+	if err != nil {
+		return nil, err
+	}
+	unit, err := assets.RegistryUnit()
+	if err != nil {
+		return nil, err
+	}
+	unit = strings.ReplaceAll(unit, InImage, program)
+	on := true
+	config := ign35.Config{Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
+		Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: assets.RegistryUnitName, Contents: &unit, Enabled: &on}}}}
+	add := func(path string, mode int, content []byte) {
+		config.Storage.Files = append(config.Storage.Files, ign35.File{Node: ign35.Node{Path: path, Overwrite: &on},
+			FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline(content)}})
+	}
+	add("/etc/dayone/registry.env", 0o644,
+		[]byte("DAYONE_REGISTRY_OPTIONS=--listen=:"+port+" --host="+host+"\n"))
+	for _, name := range []string{registry.UsersFile, registry.PullAuthFile, certs.CACertFile, certs.CAKeyFile} {
+		add(nodeDir+"/"+name, 0o600, s.files[name])
+	}
+	raw, err := machineconfig.Encode(config)
+	if err != nil {
+		return nil, fmt.Errorf("write MachineConfig: %w", err)
+	}
+	return &mcfgv1.MachineConfig{
+		TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
+		ObjectMeta: metav1.ObjectMeta{Name: "99-" + pool + "-dayone-registry",
+			Labels: map[string]string{manifests.LabelRole: pool}},
+		Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}, nil
+}
+
+// Secret has credentials in auth.json form, for builds in the cluster.
+func Secret(name string, auth []byte) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.DefaultNamespace},
+		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: auth}}
+}
