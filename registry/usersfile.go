@@ -84,12 +84,17 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return users, err
 	}
+	return CreateUsers(dir, "", addrs...)
+}
+
+// CreateUsers makes a push and a pull account with random passwords. Their names are the roles', with a suffix.
+func CreateUsers(dir, suffix string, addrs ...string) ([]User, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make users directory: %w", err)
 	}
 	var lines strings.Builder
 	for _, role := range []Role{RolePush, RolePull} {
-		u, err := NewUser(string(role), role)
+		u, err := NewUser(string(role)+suffix, role)
 		if err != nil {
 			return nil, err
 		}
@@ -102,6 +107,7 @@ func LoadOrCreateUsers(dir string, addrs ...string) ([]User, error) {
 			return nil, err
 		}
 	}
+	path := filepath.Join(dir, UsersFile)
 	if err := renameio.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write users: %w", err)
 	}

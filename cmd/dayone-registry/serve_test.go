@@ -25,17 +25,30 @@ import (
 )
 
 // host is a control-plane node's files.
-type host struct{ dir, config, addr string }
+type host struct{ dir, config, addr, node string }
 
 func newHost(t *testing.T) host {
 	t.Helper()
 	dir := t.TempDir()
-	h := host{dir: dir, config: filepath.Join(dir, "config"),
+	h := host{dir: dir, config: filepath.Join(dir, "config"), node: "m0",
 		addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))}
 	_, err := registry.LoadOrCreateUsers(h.config, h.addr)
 	require.NoError(t, err)
 	_, err = certs.LoadOrCreateCA(h.config, certs.CAOptions{})
 	require.NoError(t, err)
+	return h
+}
+
+// newHostIn is a node with the accounts and the CA of a directory.
+func newHostIn(t *testing.T, shared string) host {
+	t.Helper()
+	dir := t.TempDir()
+	h := host{dir: dir, config: filepath.Join(dir, "config"),
+		addr: net.JoinHostPort(registrytest.HostAddress(t), strconv.Itoa(registrytest.Port(t)))}
+	require.NoError(t, os.Mkdir(h.config, 0o700))
+	for _, file := range sharedFiles() {
+		bring(t, shared, h.config, file)
+	}
 	return h
 }
 
@@ -45,7 +58,7 @@ func (h host) start(t *testing.T) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCommand("test")
 	c.SetArgs([]string{"--config", h.config, "--root", filepath.Join(h.dir, "root"), "--state", h.state(),
-		"--listen", h.addr, "--peers", filepath.Join(h.dir, "peers.json"), "--node", "m0", "--min-free", "0"})
+		"--listen", h.addr, "--peers", filepath.Join(h.dir, "peers.json"), "--node", h.node, "--min-free", "0"})
 	c.SetErr(io.Discard)
 	ended := make(chan error, 1)
 	go func() { ended <- c.ExecuteContext(ctx) }()

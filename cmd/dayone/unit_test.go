@@ -14,6 +14,7 @@ import (
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/rebase/disruption"
 )
 
 // TestPrintedUnit asks the real systemd whether it would take the unit.
@@ -68,6 +69,24 @@ func TestRegistryNodeConfig(t *testing.T) {
 	again, err := os.ReadFile(filepath.Join(dir, "machineconfig.yaml"))
 	require.NoError(t, err)
 	assert.Equal(t, string(raw), string(again), "a second run keeps what is there")
+
+	for _, step := range []string{"Step 1 of 3", "Step 2 of 3", "Step 3 of 3"} {
+		code, _, stderr = dayone(t, append(args, "--rotate")...)
+		require.Equal(t, cli.ExitOK, code, stderr)
+		assert.Contains(t, stderr, step)
+		before := mc
+		mc = mcfgv1.MachineConfig{}
+		raw, err = os.ReadFile(filepath.Join(dir, "machineconfig.yaml"))
+		require.NoError(t, err)
+		require.NoError(t, yaml.UnmarshalStrict(raw, &mc))
+		policies, err := disruption.Defaults()
+		require.NoError(t, err)
+		plan, err := disruption.Effect(disruption.Input{Old: &before, New: &mc, Layered: true, Policies: policies,
+			Image: disruption.ImageConfig})
+		require.NoError(t, err)
+		assert.Equal(t, disruption.LevelQuiet, plan.Level, "no node drains or reboots, and no service restarts")
+		assert.True(t, plan.Live, "nodes have the files at once")
+	}
 
 	unit := filepath.Join(t.TempDir(), config.Systemd.Units[0].Name)
 	require.NoError(t, os.WriteFile(unit, []byte(strings.Replace(*config.Systemd.Units[0].Contents,

@@ -48,27 +48,10 @@ type peer struct {
 	requests *requests
 }
 
-// hostAddress is an address of this machine at which other machines reach it: peers are never on loopback.
-func hostAddress(t testing.TB) string {
-	t.Helper()
-	all, err := net.InterfaceAddrs()
-	require.NoError(t, err)
-	for _, a := range all {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
-			return n.IP.String()
-		}
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("this machine has no IPv4 address but loopback's")
-	}
-	t.Skip("this machine has no IPv4 address but loopback's")
-	return ""
-}
-
 // newLab starts n peers with one CA and one account.
 func newLab(t testing.TB, n int, change ...func(*registry.Options)) *lab {
 	t.Helper()
-	dir, host := t.TempDir(), hostAddress(t)
+	dir, host := t.TempDir(), registrytest.HostAddress(t)
 	ca, err := certs.NewCA(certs.CAOptions{})
 	require.NoError(t, err)
 	pair, err := ca.ServerCertificate([]string{host}, certs.ServerOptions{})

@@ -10,10 +10,14 @@ import (
 
 	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/rotation"
 )
 
 // nodeConfig is what the control plane's registries share, and for whom.
-type nodeConfig struct{ registry, pool, dir string }
+type nodeConfig struct {
+	registry, pool, dir string
+	rotate              bool
+}
 
 func newNodeConfigCommand() *cobra.Command {
 	var n nodeConfig
@@ -25,9 +29,17 @@ func newNodeConfigCommand() *cobra.Command {
 			"  push-secret.yaml     for renderedImagePushSecret of MachineOSConfigs\n" +
 			"  pull-auth.json       for the cluster's pull secret\n" +
 			"  ca.crt               for the cluster's additionalTrustBundle\n" +
-			"DIR has passwords and a private key: keep it secret.",
+			"DIR has passwords and a private key: keep it secret.\n" +
+			"With --rotate it takes the next of three steps to new passwords and a new CA: apply the files after each.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if n.rotate {
+				step, err := rotation.Next(n.dir)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.ErrOrStderr(), rotationText(step))
+			}
 			if err := n.write(); err != nil {
 				return err
 			}
@@ -39,8 +51,24 @@ func newNodeConfigCommand() *cobra.Command {
 	flags.StringVar(&n.registry, "registry", "", "HOST:PORT in the names of images, as api-int.CLUSTER:22626 (required)")
 	flags.StringVar(&n.pool, "pool", "master", "the control-plane pool")
 	flags.StringVar(&n.dir, "to", "", "directory of the files (required)")
+	flags.BoolVar(&n.rotate, "rotate", false, "take the next of three steps to new accounts and a new CA")
 	_ = errors.Join(cmd.MarkFlagRequired("registry"), cmd.MarkFlagRequired("to"))
 	return cmd
+}
+
+// rotationText says what an administrator does after a step.
+func rotationText(step rotation.Step) string {
+	const then = " Then wait until all pools are Updated"
+	switch step {
+	case rotation.Added:
+		return "Step 1 of 3: the registries are to accept the new accounts beside the old ones. Apply machineconfig.yaml, and " +
+			"give ca.crt, which has both CAs, to all nodes." + then + ", and run the command again."
+	case rotation.Switched:
+		return "Step 2 of 3: the new accounts and the new CA are to be used. Apply machineconfig.yaml and push-secret.yaml, " +
+			"and replace the account in the cluster's pull secret by that of pull-auth.json." + then +
+			", and run the command again."
+	}
+	return "Step 3 of 3: the old accounts and the old CA are to go. Apply machineconfig.yaml, and give ca.crt to all nodes."
 }
 
 func (n nodeConfig) write() error {
