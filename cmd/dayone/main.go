@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"dayone.dev/dayone/build/buildahengine"
-	"dayone.dev/dayone/cmd/dayone/cluster"
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 func main() {
@@ -19,7 +19,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, cluster.Arguments(os.Args), os.Stdout, os.Stderr)
+	code := cli.Run(ctx, program(os.Args), os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/cmd/dayone/cluster"
@@ -19,8 +16,14 @@ import (
 // version is this build's version, set by the Makefile through -ldflags. The renderer takes it for its own.
 var version = "v0.0.0-dev"
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.Run(ctx, newRootCommand(), args, stdout, stderr)
+// program is the root command of the program that argv names first: dayone, or kubectl's plugin.
+func program(argv []string) *cobra.Command {
+	if !cluster.IsPlugin(argv) {
+		return newRootCommand()
+	}
+	root := cluster.Plugin(version)
+	addExamples(root, true)
+	return root
 }
 
 func newRootCommand() *cobra.Command {
@@ -31,5 +34,6 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(registry.Command(), cluster.Command(version))
 	root.AddCommand(plan.Commands(version)...)
 	root.AddCommand(image.Commands(version)...)
+	addExamples(root, false)
 	return root
 }

@@ -34,13 +34,20 @@ func Command(version string) *cobra.Command {
 	return cli.AllowYAML(group)
 }
 
-// Arguments are those of the program: under the name kubectl-dayone it is dayone cluster.
-func Arguments(argv []string) []string {
-	if len(argv) == 0 {
-		return nil
+// IsPlugin tells whether the program was called as kubectl's plugin; argv is its name and arguments.
+func IsPlugin(argv []string) bool {
+	return len(argv) > 0 && strings.TrimSuffix(filepath.Base(argv[0]), ".exe") == pluginName
+}
+
+// Plugin is the root command of kubectl dayone: the commands of dayone cluster, one level higher.
+func Plugin(version string) *cobra.Command {
+	group := Command(version)
+	root := cli.NewRoot(pluginName, group.Short, version)
+	root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl dayone"
+	root.PersistentFlags().AddFlagSet(group.PersistentFlags())
+	for _, command := range group.Commands() {
+		group.RemoveCommand(command)
+		root.AddCommand(command)
 	}
-	if strings.TrimSuffix(filepath.Base(argv[0]), ".exe") == pluginName {
-		return append([]string{"cluster"}, argv[1:]...)
-	}
-	return argv[1:]
+	return cli.AllowYAML(root)
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,11 +39,36 @@ const (
 	clusterEvery = 50 * time.Millisecond
 )
 
-func TestKubectlPluginName(t *testing.T) {
-	assert.Equal(t, []string{"cluster", "status"}, Arguments([]string{"/usr/bin/kubectl-dayone", "status"}))
-	assert.Equal(t, []string{"status"}, Arguments([]string{"/usr/bin/dayone", "status"}))
-	assert.Empty(t, Arguments([]string{"dayone"}))
-	assert.Nil(t, Arguments(nil))
+func TestKubectlPlugin(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		argv []string
+		is   bool
+	}{
+		{"kubectl's plugin", []string{"/usr/bin/kubectl-dayone", "status"}, true},
+		{"on another system", []string{"kubectl-dayone.exe"}, true},
+		{"the program", []string{"/usr/bin/dayone", "status"}, false},
+		{"nothing", nil, false},
+	} {
+		assert.Equal(t, c.is, IsPlugin(c.argv), c.name)
+	}
+	for _, c := range []struct {
+		name, says string
+		args       []string
+	}{
+		{"usage", "  kubectl dayone why NODE|POOL", []string{"why", "--help"}},
+		{"a command below", "  kubectl dayone registry status", []string{"registry", "status", "-h"}},
+		{"an error", "kubectl dayone: unknown command \"stats\"; did you mean status? kubectl dayone help lists them",
+			[]string{"stats"}},
+		{"one below", "kubectl dayone help registry lists them", []string{"registry", "foo"}},
+		{"flags of dayone cluster", "--kubeconfig", []string{"status", "--help"}},
+		{"version", "v0 (go", []string{"version"}},
+		{"YAML", "kind: Version", []string{"version", "-o", "yaml"}},
+	} {
+		var out bytes.Buffer
+		cli.Run(t.Context(), Plugin("v0"), c.args, &out, &out)
+		assert.Contains(t, out.String(), c.says, c.name)
+	}
 }
 
 func TestDryRunIsOffline(t *testing.T) {

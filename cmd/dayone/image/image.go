@@ -64,8 +64,7 @@ func newSBOMCommand(version string) *cobra.Command {
 		Long: imageForms + " Packages come from the image's own databases\n" +
 			"(rpm's in SQLite's form, dpkg's). Files are those above the base, with mode and owner; those that not every " +
 			"user\nmay read have no checksum.",
-		Example: "  dayone sbom registry.example.com/os/worker@sha256:… --authfile pull-secret.json >worker.spdx.json",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := map[string]func(io.Writer, sbom.Image, *sbom.Contents, string) error{"spdx": sbom.WriteSPDX,
 				"cyclonedx": sbom.WriteCycloneDX}[format]
@@ -101,8 +100,7 @@ func newDiffCommand() *cobra.Command {
 		Short: "Show what the second image has otherwise than the first: packages, kernels, files",
 		Long: imageForms + " It reads both wholly. The table counts\nfiles; --files and -o json name each. Directories are " +
 			"not compared.",
-		Example: "  dayone diff registry.example.com/os/worker:v1 registry.example.com/os/worker:v2",
-		Args:    cobra.ExactArgs(2),
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.read(cmd.Context(), args[0], func(ctx context.Context, a sbom.Image) error {
 				return from.read(ctx, args[1], func(ctx context.Context, b sbom.Image) error {

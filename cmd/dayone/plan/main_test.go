@@ -16,9 +16,8 @@ import (
 
 // The test program is the plugin under the plugin's name.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "kubectl-dayone" {
-		root := cli.NewRoot("dayone", "the program under test", "v0", cluster.Command("v0"))
-		os.Exit(cli.Run(context.Background(), root, cluster.Arguments(os.Args), os.Stdout, os.Stderr))
+	if cluster.IsPlugin(os.Args) {
+		os.Exit(cli.Run(context.Background(), cluster.Plugin("v0"), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

@@ -53,6 +53,9 @@ func Output(cmd *cobra.Command) string {
 // AllowYAML lets a command and those below it print YAML, too.
 func AllowYAML(cmd *cobra.Command) *cobra.Command {
 	acceptOutput(cmd, "text, json or yaml", "text", "json", "yaml")
+	if f := cmd.PersistentFlags().Lookup("output"); f != nil {
+		f.Usage = "text, json or yaml: how data is printed on standard output"
+	}
 	return cmd
 }
 

@@ -20,8 +20,12 @@ func NewRoot(name, short, version string, commands ...*cobra.Command) *cobra.Com
 	root.PersistentFlags().StringP("output", "o", "text", "text or json: how data is printed on standard output")
 	root.PersistentFlags().BoolP("verbose", "v", false, "also print debug messages")
 	acceptOutput(root, "text or json", "text", "json")
+	root.AddCommand(newVersion(version))
 	return root
 }
+
+// groupAnnotation marks a command that only holds others.
+const groupAnnotation = "dayone.dev/group"
 
 // NewGroup is a command that only holds others.
 func NewGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
@@ -35,6 +39,7 @@ func NewGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 			}
 			return cmd.Help()
 		},
+		Annotations: map[string]string{groupAnnotation: ""},
 	}
 	group.AddCommand(commands...)
 	return group
@@ -45,6 +50,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(unknownFlag)
 	root.SetHelpCommand(newHelpCommand())
+	setHelp(root)
 	markUsage(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -71,7 +77,7 @@ func explain(root *cobra.Command, err error, stdout, stderr io.Writer) int {
 		WriteFindings(stderr, findings)
 		if output == "json" {
 			if err := writeJSON(stdout, report.Report{Findings: findings}); err != nil {
-				fmt.Fprintf(stderr, "%s: %s\n", root.Name(), err)
+				fmt.Fprintf(stderr, "%s: %s\n", root.DisplayName(), err)
 			}
 		}
 		return ExitRefused
@@ -81,7 +87,7 @@ func explain(root *cobra.Command, err error, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, "  | "+line)
 		}
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), plainly(err))
+	fmt.Fprintf(stderr, "%s: %s\n", root.DisplayName(), plainly(err))
 	return codeOf(err)
 }
 

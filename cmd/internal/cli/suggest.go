@@ -18,8 +18,8 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 			names = append(append(names, sub.Name()), sub.Aliases...)
 		}
 	}
-	root, below, _ := strings.Cut(cmd.CommandPath(), " ")
-	lists := strings.TrimSpace(root+" help "+below) + " lists them"
+	root := cmd.Root().DisplayName()
+	lists := root + " help" + strings.TrimPrefix(cmd.CommandPath(), root) + " lists them"
 	return Usagef("unknown command %q; %s", word, report.DidYouMean(word, names, lists))
 }
 
