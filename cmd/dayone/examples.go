@@ -87,6 +87,13 @@ dayone sbom oci:os-image --format cyclonedx`},
 	{"diff", `
 dayone diff registry.example.com/os/worker:v1 \
   registry.example.com/os/worker:v2`},
+	{"keygen", `dayone keygen keys`},
+	{"sign", `
+dayone sign registry.example.com/os/worker@sha256:DIGEST \
+  --key keys/cosign.key --passphrase-file keys/cosign.passphrase`},
+	{"verify", `
+dayone verify registry.example.com/os/worker@sha256:DIGEST \
+  --key keys/cosign.pub -o json`},
 	{"cluster install", `
 dayone cluster install --image registry.example.com/dayone/all@sha256:DIGEST
 # What would it apply?

@@ -113,6 +113,8 @@ var needs = map[string]string{
 	"dayone registry verify":                        "a registry's directory",
 	"dayone registry gc":                            "a registry's directory",
 	"dayone registry rm":                            "a registry's directory",
+	"dayone sign":                                   "an image",
+	"dayone verify":                                 "an image",
 	"dayone sbom":                                   "an image",
 	"dayone diff":                                   "two images",
 	"dayone cluster install --image":                "a cluster",

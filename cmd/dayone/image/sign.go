@@ -56,8 +56,7 @@ func newSignCommand() *cobra.Command {
 		Short: "Add a signature to an image that a registry has",
 		Long: "IMAGE is HOST/REPOSITORY@DIGEST. No blob moves and the digest stays. The signatures that the image has stay, " +
 			"too:\nso nodes can be given a new key while images are signed with the old and the new one.",
-		Example: "  dayone sign registry.example.com/os/worker@sha256:… --key cosign.key --passphrase-file cosign.passphrase",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.Contains(args[0], "@") {
 				return cli.Usagef("%s: name the image by digest (HOST/REPOSITORY@sha256:…): a tag may name another one by then",
@@ -117,8 +116,7 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Tell whether an image is signed as nodes demand it",
 		Long: "IMAGE is HOST/REPOSITORY[:TAG|@DIGEST]. One of the keys must have signed it. The exit code is 0 if all is " +
 			"well\nand 1 if not.",
-		Example: "  dayone verify registry.example.com/os/worker@sha256:… --key cosign.pub",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(files) == 0 {
 				return cli.Usagef("give --key with a public key (cosign.pub)")
