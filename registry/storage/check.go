@@ -54,7 +54,6 @@ func (s *Store) Check(ctx context.Context) (CheckReport, error) {
 	}
 	r.Bytes += kept
 	s.driver.budget.used.Store(r.Bytes)
-	s.driver.budget.unwritten.Store(0)
 	if err := indexNew(ctx, s, now); err != nil {
 		return r, fmt.Errorf("index referrers: %w", err)
 	}
@@ -78,8 +77,8 @@ func (s *Store) look(ctx context.Context) (r CheckReport, err error) {
 }
 
 func checkBlobs(t tree, r *CheckReport) error {
-	return filepath.WalkDir(t.full(blobs), func(full string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+	return filepath.WalkDir(t.full(blobs)+"/", func(full string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
 			return ignoreMissing(err)
 		}
 		if e.Name() != dataFile {
@@ -150,7 +149,7 @@ func sweepUpload(ctx context.Context, s *Store, name, id string, r *CheckReport)
 }
 
 func checkLinks(ctx context.Context, s *Store, r *CheckReport) error {
-	return filepath.WalkDir(s.driver.full(repositories), func(full string, e fs.DirEntry, err error) error {
+	return filepath.WalkDir(s.driver.full(repositories)+"/", func(full string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return ignoreMissing(err)
@@ -161,7 +160,7 @@ func checkLinks(ctx context.Context, s *Store, r *CheckReport) error {
 				return err
 			}
 			return fs.SkipDir
-		case e.IsDir():
+		case !e.Type().IsRegular(): // a link is not what a crash leaves
 			return nil
 		case e.Name() == linkFile:
 			return checkLink(ctx, s, full[len(s.driver.tree):], r)

@@ -205,7 +205,7 @@ func indexNew(ctx context.Context, s *Store, now time.Time) error {
 func checkReferrers(t tree, dir string, r *CheckReport) error {
 	name := path.Dir(strings.TrimPrefix(dir, t.full(repositories)+"/"))
 	return filepath.WalkDir(dir, func(full string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		if err != nil || !e.Type().IsRegular() {
 			return ignoreMissing(err)
 		}
 		d := digest.NewDigestFromEncoded(digest.SHA256, e.Name())

@@ -22,7 +22,7 @@ func (t tree) full(path string) string { return string(t) + path }
 // repositories lists all repositories that have something in them, also uploads or blobs only, sorted.
 func (t tree) repositories() ([]string, error) {
 	var names []string
-	start := t.full(repositories)
+	start := t.full(repositories) + "/" // also where it is a link to another disk
 	err := filepath.WalkDir(start, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			return ignoreMissing(err)
