@@ -147,7 +147,7 @@ func (o Options) build(ctx context.Context, in *input, log *transcript) job.Resu
 	}
 	return job.Result{Failure: &build.Failure{Class: build.ClassTransient, Step: "containerfile", Cause: waited,
 		Message: fmt.Sprintf("the build process ended without a result (%v)", waited),
-		Next:    "look at the memory limit of build pods, and at the log"}}
+		Next:    "look at the memory limit of build pods (--build-memory), and at the log"}}
 }
 
 // startHint knows why a user namespace cannot be made.

@@ -60,6 +60,11 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine) (jo
 	}
 	began := time.Now()
 	log := newLogger(out)
+	if t.Shifted { // else the runtime's own profile holds, or the pod is privileged
+		if err := confine(); err != nil {
+			log.WithError(err).Warn("the build runs without a seccomp filter of its own")
+		}
+	}
 	noScratch := func(err error) (job.Result, error) {
 		return failed(began, &build.Failure{Class: build.ClassInfrastructure, Step: "containerfile", Message: err.Error(),
 			Next: "look at the volume for scratch space"}), nil

@@ -46,7 +46,7 @@ func podCause(p *corev1.Pod) machineosbuild.Cause {
 	if t.Reason == ReasonOOMKilled {
 		cause.Reason, cause.Class = ReasonMemory, build.ClassPolicy
 		cause.Message = "out of memory" + memoryLimit(p) + ": " + cause.Message
-		cause.Next = "raise the memory limit of build pods, or let the step need less"
+		cause.Next = "raise the memory limit of build pods (--build-memory), or let the step need less"
 	}
 	return cause
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -88,6 +89,8 @@ func asYAML(t *testing.T, v any) string {
 func TestJobGolden(t *testing.T) {
 	for name, change := range map[string]func(*job.Options){
 		"least":      func(*job.Options) {},
+		"memory":     func(o *job.Options) { o.MemoryLimit = new(resource.MustParse("2Gi")) },
+		"no-limit":   func(o *job.Options) { o.MemoryLimit = new(resource.MustParse("0")) },
 		"host-users": func(o *job.Options) { o.PodUserNamespace = true },
 		"privileged": func(o *job.Options) { o.Privileged = true },
 		"profiles": func(o *job.Options) {
@@ -218,6 +221,9 @@ func TestNewRefuses(t *testing.T) {
 		{"a base without digest", func(in *job.Input) { in.Request.Base.Reference = "r.example/a:v1" },
 			"by digest"},
 		{"a Job that ends before its pod", func(in *job.Input) { in.Options.Deadline = time.Hour }, "deadline"},
+		{"a limit below what is requested", func(in *job.Input) {
+			in.Options.MemoryLimit = new(resource.MustParse("100Mi"))
+		}, "memoryLimit: 100Mi is less than the 256Mi"},
 		{"two policies", func(in *job.Input) {
 			in.Options.Privileged, in.Options.PodUserNamespace = true,
 				true

@@ -46,9 +46,12 @@ type Options struct {
 	BackoffLimit int32
 	// Grace is the time between SIGTERM and SIGKILL; default 10 s.
 	Grace time.Duration
-	// Resources of the container; default requests 100m of a processor and 256Mi, without limits. A base of 200 MB was
+	// Resources of the container; default requests 100m of a processor and 256Mi, with MemoryLimit. A base of 200 MB was
 	// seen to build within 128Mi: page cache is given back.
 	Resources corev1.ResourceRequirements
+	// MemoryLimit of the container without Resources: a RUN that wants more is ended, and says so. Default is
+	// DefaultMemoryLimit; zero sets none.
+	MemoryLimit *resource.Quantity
 	// WorkLimit bounds the pod's scratch space; the kubelet evicts a pod that goes over it, within a minute. Default none;
 	// the builder itself bounds new layers (build.Options.DiskLimit).
 	WorkLimit *resource.Quantity
@@ -77,6 +80,29 @@ type Options struct {
 	SELinuxType string
 }
 
+const (
+	// DefaultMemoryLimit leaves room for what installs packages and makes an initramfs (dnf and dracut take 1 to 2 GiB)
+	// several times over, and keeps a RUN that runs away from taking a node's memory.
+	DefaultMemoryLimit = "8Gi"
+	// memoryRequest is what the scheduler sets aside.
+	memoryRequest = "256Mi"
+)
+
+// resources are those of a container for which nobody says them.
+func (o Options) resources() corev1.ResourceRequirements {
+	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse(memoryRequest),
+	}}
+	limit := resource.MustParse(DefaultMemoryLimit)
+	if o.MemoryLimit != nil {
+		limit = *o.MemoryLimit
+	}
+	if !limit.IsZero() {
+		out.Limits = corev1.ResourceList{corev1.ResourceMemory: limit}
+	}
+	return out
+}
+
 func (o Options) withDefaults() Options {
 	o.Namespace = cmp.Or(o.Namespace, cluster.DefaultNamespace)
 	o.ServiceAccount = cmp.Or(o.ServiceAccount, cluster.BuildServiceAccount)
@@ -86,9 +112,7 @@ func (o Options) withDefaults() Options {
 	o.BackoffLimit = max(cmp.Or(o.BackoffLimit, defaultBackoff), 0)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	if o.Resources.Requests == nil && o.Resources.Limits == nil {
-		o.Resources.Requests = corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi"),
-		}
+		o.Resources = o.resources()
 	}
 	return o
 }
@@ -104,6 +128,9 @@ func (o Options) Validate() error {
 	case d.Deadline < d.BuilderDeadline+minSlack:
 		return fmt.Errorf("deadline: %s is too near to builderDeadline %s; leave the pod %s to say why it stopped",
 			d.Deadline, d.BuilderDeadline, minSlack)
+	case o.MemoryLimit != nil && !o.MemoryLimit.IsZero() && o.MemoryLimit.Cmp(resource.MustParse(memoryRequest)) < 0:
+		return fmt.Errorf("memoryLimit: %s is less than the %s that a build pod requests; give more, or 0 for no limit",
+			o.MemoryLimit, memoryRequest)
 	case o.Privileged && o.PodUserNamespace:
 		return errors.New("privileged: it excludes podUserNamespace; choose one")
 	}

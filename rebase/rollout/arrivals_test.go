@@ -49,3 +49,22 @@ func TestAWaveIsWatchedWhileTheClockIsSet(t *testing.T) {
 		})
 	}
 }
+
+// A node is watched from the moment when its agent is done, not while it still works at what it has.
+func TestAWaveIsWatchedWhenTheAgentIsDone(t *testing.T) {
+	p := pool("worker", map[string]string{"w": ""})
+	p.Annotations = map[string]string{manifests.AnnotationRolloutWaves: "1 / 15m"}
+	p.Spec.Configuration.Name = "rendered-worker-2"
+	c := rollout.Cluster{Pools: []mcfgv1.MachineConfigPool{*p},
+		Nodes: []*corev1.Node{updated("a", "rendered-worker-2", "w"), updated("b", "rendered-worker-1", "w")}}
+	var a rollout.Arrivals
+	plan := func(state string, now time.Time) rollout.Plan {
+		c.Nodes[0].Annotations[manifests.AnnotationState] = state
+		look := c.View("worker")
+		a.Settle(look, now)
+		return look.Plan(now)
+	}
+	plan("Working", now)
+	assert.Equal(t, 15*time.Minute, plan("Done", now.Add(10*time.Minute)).RecheckAfter)
+	assert.Equal(t, 5*time.Minute, plan("Done", now.Add(20*time.Minute)).RecheckAfter)
+}

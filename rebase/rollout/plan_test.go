@@ -110,6 +110,10 @@ func TestWhoGoesNext(t *testing.T) {
 			at("a", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)),
 			at("b", oldOne, to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded))),
 			next: []string{"a"}, reasons: map[string]string{"b": "MaxUnavailable"}},
+		{name: "nor one that failed while a node of the control plane in another pool is away", pool: rollout.Pool{
+			ControlPlane: true, Elsewhere: 1}, nodes: nodes(at("a", oldOne,
+			to(target.Target{Config: "rendered-worker-bad"}, nodestate.StateDegraded)), at("b", oldOne)),
+			reasons: map[string]string{"a": "MaxUnavailable", "b": "MaxUnavailable"}},
 		{name: "two failures at the target halt the rollout", pool: rollout.Pool{MaxUnavailable: limit("5")}, nodes: nodes(
 			at("a", oldOne, to(newOne, nodestate.StateDegraded)), at("b", oldOne, to(newOne, nodestate.StateUnreconcilable)),
 			at("c", oldOne)),
@@ -253,6 +257,7 @@ func TestWindowsOpen(t *testing.T) {
 		{"inside", "Mon 10:00-14:00", "2026-03-02T12:00:00Z", true, 0},
 		{"at the opening", "Mon 10:00-14:00", "2026-03-02T10:00:00Z", true, 0},
 		{"at the close", "Mon 10:00-14:00", "2026-03-02T14:00:00Z", false, 7*24*time.Hour - 4*time.Hour},
+		{"minutes count", "Mon 12:30-14:00", "2026-03-02T12:29:00Z", false, time.Minute},
 		{"after midnight", "Mon 22:00-04:00", "2026-03-03T03:59:00Z", true, 0},
 		{"not the morning before", "Mon 22:00-04:00", "2026-03-02T03:00:00Z", false, 19 * time.Hour},
 		{"a range over the weekend", "Sat-Mon 00:00-24:00", "2026-03-02T23:59:00Z", true, 0},

@@ -21,6 +21,7 @@ type Flags struct {
 	options    buildcontroller.Options
 	registryCA string
 	workLimit  string
+	memory     string
 }
 
 // Add adds the flags to a command line.
@@ -38,6 +39,7 @@ func (f *Flags) Add(s *pflag.FlagSet) {
 	s.StringToStringVar(&f.job.NodeSelector, "build-node-selector", nil,
 		"labels of nodes that may build, beside the architecture")
 	s.StringVar(&f.workLimit, "build-disk", "", "scratch space of a build pod, such as 20Gi (default none)")
+	s.StringVar(&f.memory, "build-memory", job.DefaultMemoryLimit, "memory limit of a build pod; 0 sets none")
 	s.BoolVar(&f.job.Privileged, "build-privileged", false,
 		"run build pods privileged; the root of such a pod is the node's")
 	s.BoolVar(&f.job.PodUserNamespace, "build-pod-user-namespace", false,
@@ -93,12 +95,18 @@ func (f *Flags) Options(namespace, program string, log *logrus.Entry) (buildcont
 		}
 		options.RegistryCA = pem
 	}
-	if f.workLimit != "" {
-		limit, err := resource.ParseQuantity(f.workLimit)
-		if err != nil {
-			return options, cli.Usagef("--build-disk: %w", err)
+	for _, q := range []struct {
+		flag, text string
+		to         **resource.Quantity
+	}{{"build-disk", f.workLimit, &options.Job.WorkLimit}, {"build-memory", f.memory, &options.Job.MemoryLimit}} {
+		if q.text == "" {
+			continue
 		}
-		options.Job.WorkLimit = &limit
+		limit, err := resource.ParseQuantity(q.text)
+		if err != nil {
+			return options, cli.Usagef("--%s: %w", q.flag, err)
+		}
+		*q.to = &limit
 	}
 	if err := options.Validate(); err != nil {
 		return options, cli.Usagef("%w", err)

@@ -45,8 +45,12 @@ func (w *world) with(test func(*world)) func(*testing.T) {
 
 func digest(w *world) {
 	began := time.Now()
-	b := w.start("FROM configs\nRUN echo this is in the log && cat /proc/self/uid_map && echo built >/usr/lib/built\n",
-		nil)
+	b := w.start("FROM configs\nRUN echo this is in the log && cat /proc/self/uid_map && echo built >/usr/lib/built && "+
+		"grep Seccomp: /proc/self/status\n", nil)
+	limit := w.job(b.Name)
+	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKeyFromObject(limit), limit))
+	assert.Equal(w.t, job.DefaultMemoryLimit,
+		limit.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String())
 	o := w.until(b, terminal)
 	w.t.Logf("digest seen %.1f s after the Job was made", time.Since(began).Seconds())
 	require.Equal(w.t, machineosbuild.Succeeded, o.State, o.Cause.Text())
@@ -65,6 +69,7 @@ func digest(w *world) {
 	require.NoError(w.t, err)
 	assert.Contains(w.t, string(log.Text), "this is in the log")
 	assert.Regexp(w.t, `\b0 +1000000 +65536\b`, string(log.Text), "root in RUN is no user of the node")
+	assert.Regexp(w.t, `Seccomp:\s+2`, string(log.Text), "RUN is under the builder's own filter")
 	assert.Equal(w.t, o.Digest, log.Image)
 
 	require.NotZero(w.t, w.inputs(b))
