@@ -77,11 +77,17 @@ func runChild(text string) error {
 // child runs a registry of the world in a process of its own, on a site's root and directory.
 func (w *world) child(s *site, rate int64) *exec.Cmd {
 	w.t.Helper()
+	return w.childOf(s, rate, w.list)
+}
+
+// childOf is a child that knows other registries.
+func (w *world) childOf(s *site, rate int64, others peers.List) *exec.Cmd {
+	w.t.Helper()
 	exe, err := os.Executable()
 	require.NoError(w.t, err)
 	raw, err := json.Marshal(childOptions{Root: s.Options.Root, Dir: s.dir, TLS: s.Options.TLSDir, Rate: rate,
 		Listen: s.Addr, Auth: filepath.Join(w.shared, "pull-auth.json"), Users: []registry.User{w.pusher, w.pull},
-		Peers: w.list})
+		Peers: others})
 	require.NoError(w.t, err)
 	cmd := exec.CommandContext(w.t.Context(), exe)
 	cmd.Env = append(os.Environ(), childEnv+"="+string(raw))
