@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -48,6 +49,26 @@ func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error
 		return nil, errors.Join(fmt.Errorf("open registry root %s: %w", root, err), lock.Close())
 	}
 	return r, nil
+}
+
+// CreateRoot is OpenRoot, and makes the root where the directory is missing or empty.
+func CreateRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error) {
+	entries, err := os.ReadDir(root)
+	if err == nil && len(entries) == 0 || errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(filepath.Join(root, storage.Subdirectory), 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make registry root: %w", err)
+	}
+	return OpenRoot(ctx, root, log)
+}
+
+// Fill lets work write into the root, which no server may run on.
+func (r *Root) Fill(work func(*storage.Store) error) error {
+	if r.server != nil {
+		return fmt.Errorf("fill registry root: %w: stop the server that runs on it, or take another directory", errRootInUse)
+	}
+	return work(r.store)
 }
 
 // Close releases the root.

@@ -45,8 +45,16 @@ type NodeStatus struct {
 	Report wanted.Report `json:"report"`
 }
 
-// ReadStatus reads it from a cluster.
-func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status, error) {
+// Published is what the controller tells the registries.
+type Published struct {
+	List wanted.List
+	// Peers are their addresses; nil where none are published.
+	Peers      *peers.List
+	conditions []metav1.Condition
+}
+
+// ReadPublished reads it from a cluster.
+func ReadPublished(ctx context.Context, c client.Client, namespace string) (*Published, error) {
 	var have corev1.ConfigMap
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.RegistryName}, &have)
 	if apierrors.IsNotFound(err) {
@@ -56,21 +64,34 @@ func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryName, err)
 	}
-	list, err := wanted.Decode([]byte(have.Data[wanted.ListFile]))
-	if err != nil {
+	var p Published
+	if p.List, err = wanted.Decode([]byte(have.Data[wanted.ListFile])); err != nil {
 		return nil, err
 	}
-	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}}
 	var addresses corev1.ConfigMap
 	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.RegistryPeersName}, &addresses)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryPeersName, err)
 	}
-	if at, err := peers.Parse([]byte(addresses.Data[wanted.PeersFile])); err == nil { // the nodes below say the same
-		s.Registry = at.Registry
+	if at, err := peers.Parse([]byte(addresses.Data[wanted.PeersFile])); err == nil { // nobody can be asked otherwise
+		p.Peers = &at
 	}
-	if err := json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &s.Conditions); err != nil {
+	if err := json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &p.conditions); err != nil {
 		return nil, fmt.Errorf("read conditions: %w", err)
+	}
+	return &p, nil
+}
+
+// ReadStatus reads it from a cluster.
+func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status, error) {
+	p, err := ReadPublished(ctx, c, namespace)
+	if err != nil {
+		return nil, err
+	}
+	list := p.List
+	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}, Conditions: p.conditions}
+	if p.Peers != nil {
+		s.Registry = p.Peers.Registry
 	}
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -11,18 +12,20 @@ import (
 	"dayone.dev/dayone/registry/wanted"
 )
 
-// attachAll fetches signatures and whatever else refers to the images of a list that are here. What cannot be fetched
-// is tried again: the images themselves are there meanwhile.
-func (f *fetcher) attachAll(ctx context.Context, l wanted.List) {
+// attachAll fetches signatures and whatever else refers to the images of a list that are here. The error says what could
+// not be fetched; the images themselves are there.
+func (f *fetcher) attachAll(ctx context.Context, l wanted.List) error {
+	var errs []error
 	for _, i := range l.Images {
 		for _, d := range subjects(f.store.Repository(i.Repository), i.Digest, 0) {
 			for _, p := range f.anyOrder() {
 				if err := f.attach(ctx, p, i.Repository, d, 0); err != nil && ctx.Err() == nil {
-					f.o.Log.WithError(err).WithField("image", i.Name()).Warn("registry cannot fetch what is attached to an image")
+					errs = append(errs, fmt.Errorf("fetch what is attached to %s: %w", i.Name(), err))
 				}
 			}
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // subjects are an image, or an index and what it has of images, as far as they are here.

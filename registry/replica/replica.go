@@ -112,6 +112,23 @@ func Run(ctx context.Context, store *storage.Store, o Options) {
 	}
 }
 
+// Fill fetches what a store lacks of a list once, with signatures and referrers, drops nothing, and gives what is still
+// missing. Options.Dir remembers a blob that was cut short. The error says what attached to an image could not be fetched.
+func Fill(ctx context.Context, store *storage.Store, l wanted.List, o Options) ([]wanted.Missing, error) {
+	o = o.withDefaults()
+	list, err := o.Peers()
+	if err != nil {
+		return nil, err
+	}
+	f := newFetcher(&replica{o: o, store: store, limit: rate.NewLimiter(rate.Limit(o.BytesPerSecond), copyBytes)}, list)
+	defer f.close()
+	missing, _ := f.all(ctx, l)
+	if err := ctx.Err(); err != nil {
+		return missing, err
+	}
+	return missing, f.attachAll(ctx, l)
+}
+
 // look does what there is to do once: fetch, drop, report.
 func (r *replica) look(ctx context.Context) error {
 	changed, err := r.read()
@@ -133,7 +150,9 @@ func (r *replica) look(ctx context.Context) error {
 		return nil
 	}
 	if fetched || r.askedList != r.list.Hash() || time.Since(r.asked) > attachedEvery {
-		f.attachAll(ctx, r.list)
+		if err := f.attachAll(ctx, r.list); err != nil {
+			r.o.Log.WithError(err).Warn("registry does not have all that is attached to its images, it tries again")
+		}
 		r.asked, r.askedList = time.Now(), r.list.Hash()
 	}
 	err = r.drop(ctx, changed)

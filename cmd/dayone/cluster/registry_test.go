@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -62,4 +63,11 @@ func showsRegistries(t *testing.T, e *kubetest.Env, do func(args ...string) (int
 	assert.Len(t, s.Nodes, 2)
 	assert.Equal(t, []string{"m0"}, s.Images[0].Held)
 	assert.Equal(t, map[string]string{"m1": "no space"}, s.Images[0].Lacking)
+
+	dir := t.TempDir()
+	code, out, errs = do("registry", "export", "--to", filepath.Join(dir, "copy"), "--ca", filepath.Join(dir, "ca.crt"),
+		"--authfile", filepath.Join(dir, "auth.json"))
+	assert.Equal(t, cli.ExitFailed, code, "the cluster's list names an image that no registry can be asked for")
+	assert.Contains(t, out, "missing: "+image.Name())
+	assert.Contains(t, errs, "1 of 1 images are missing")
 }
