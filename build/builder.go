@@ -14,6 +14,7 @@ import (
 
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/basetree"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -24,6 +25,9 @@ type BuilderOptions struct {
 	// StateDir keeps file trees of bases and locks between builds; empty keeps nothing and lets two processes build the
 	// same address at once.
 	StateDir string
+	// Keys sign what is built. An image that is found counts only if one of them has signed it. Default: nothing is
+	// signed, and every image counts.
+	Keys *sign.Keys
 	// RetryDelay is the wait before the second attempt; it doubles each time. Default 2 s.
 	RetryDelay time.Duration
 	// Progress takes events as they come, from one goroutine at a time; default drops them.
@@ -134,7 +138,7 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 	}
 	var unchecked *appendengine.Image
 	if !r.Options.Rebuild {
-		image, note, err := find(ctx, client, in, b.o.Log)
+		image, note, err := b.findSigned(ctx, client, in)
 		if err != nil {
 			return nil, err
 		}
@@ -175,6 +179,9 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 		return nil, err
 	}
 	note.Files = append(built.findings, after...)
+	if err := b.sign(ctx, in, image, t); err != nil {
+		return nil, err
+	}
 	note.keep(ctx, client, in, image, b.o.Log)
 	// The tag is the last to be written: nobody finds an image that was refused, or whose build was killed before.
 	if err := client.Tag(ctx, image, Tag(in.address)); err != nil {

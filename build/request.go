@@ -136,6 +136,8 @@ type Request struct {
 	Platform string `json:"platform,omitempty"`
 	// Target is the repository that takes the image: host:port/repository, without tag or digest.
 	Target string `json:"target"`
+	// Final is the repository by which nodes know the image, and which its signature names; default Target.
+	Final string `json:"final,omitempty"`
 	// Extensions is the image with extension packages; needed when Config names extensions or a kernel type, or the
 	// Containerfile names containerfile.Extensions. It counts, and the build gets it, only then.
 	Extensions *Image `json:"extensions,omitempty"`
@@ -160,8 +162,8 @@ type Spec struct {
 	Copies map[string]string
 	// Containerfile is the user's text, ContainerfileName the file that findings name.
 	Containerfile, ContainerfileName string
-	// Platform and Target as in Request.
-	Platform, Target string
+	// Platform, Target and Final as in Request.
+	Platform, Target, Final string
 	// Registry reaches the images and Target.
 	Registry Access
 	// Options change how it is done.
@@ -181,7 +183,7 @@ func NewRequest(in Spec) (Request, error) {
 	read := func(image string) Image { return Image{Reference: cmp.Or(in.Copies[image], image)} }
 	request := Request{Pool: in.Pool, Base: read(in.Base), Config: in.Config,
 		Containerfile: in.Containerfile, ContainerfileName: in.ContainerfileName,
-		Platform: in.Platform, Target: in.Target, TrustBundle: in.Controller.AdditionalTrustBundle,
+		Platform: in.Platform, Target: in.Target, Final: in.Final, TrustBundle: in.Controller.AdditionalTrustBundle,
 		Registry: in.Registry, Options: in.Options}
 	if image := ExtensionsImage(in.Config, in.Controller, in.Containerfile); image != "" {
 		extensions := read(image)

@@ -74,11 +74,26 @@ type Config struct {
 	// under its final name before the node boots it, whatever mirror it comes from. Keys are in it (keyData) or are files
 	// that the node has (keyPath). For the standalone flow. Default: none, the digest in the node's config says enough.
 	SignaturePolicyFile string `yaml:"signaturePolicyFile,omitempty" json:"signaturePolicyFile,omitempty"`
+	// Signing says with which key the images that are built on the bootstrap host are signed.
+	Signing Signing `yaml:"signing,omitempty" json:"signing,omitempty"`
 	// FieldValidation says what becomes of keys and kinds in the manifests that nothing reads: strict (refused) or warn
 	// (named; for objects of a newer API than this dayone knows). Default: strict.
 	FieldValidation FieldValidation `yaml:"fieldValidation,omitempty" json:"fieldValidation,omitempty"`
 	// HandOver says how the bootstrap host gives its images to the final registry before it goes.
 	HandOver HandOver `yaml:"handOver,omitempty" json:"handOver,omitempty"`
+}
+
+// Signing is about the keys of a cluster's images. All files are relative to the install directory.
+type Signing struct {
+	// KeyFile is a private key, ECDSA on P-256 and encrypted as cosign does it, mode 0600, with a name that ends in .key.
+	// Default: dayone prepare makes one in .dayone/signing.
+	KeyFile string `yaml:"keyFile,omitempty" json:"keyFile,omitempty"`
+	// PassphraseFile has the passphrase of keyFile, mode 0600, with a name that ends in .passphrase. Required with
+	// keyFile.
+	PassphraseFile string `yaml:"passphraseFile,omitempty" json:"passphraseFile,omitempty"`
+	// PublicKeyFiles are public keys (PEM) whose signatures count beside those of keyFile, such as the key before.
+	// Default: none.
+	PublicKeyFiles []string `yaml:"publicKeyFiles,omitempty" json:"publicKeyFiles,omitempty"`
 }
 
 // On says whether layering is switched on.

@@ -47,6 +47,7 @@ onClusterLayering:
   build: {timeout: 1h30m, disk: 16Gi, attempts: 5, offline: true}
   onFailure: fail
   signaturePolicyFile: policy.json
+  signing: {keyFile: cosign.key, passphraseFile: cosign.passphrase, publicKeyFiles: [old.pub]}
   handOver: {policy: deadline, deadline: 15m}
 `
 

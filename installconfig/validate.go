@@ -255,6 +255,26 @@ func validateAfterBuild(c *Config, at locator, rep *report.Report) {
 	validateRegistryType(c, at, rep)
 	validateLogSpool(c.LogSpool, at, rep)
 	inside(c.SignaturePolicyFile, at, rep, "signaturePolicyFile")
+	validateSigning(c.Signing, at, rep)
+}
+
+// validateSigning refuses a key without its passphrase, and files outside the install directory.
+func validateSigning(s Signing, at locator, rep *report.Report) {
+	if (s.KeyFile == "") != (s.PassphraseFile == "") {
+		rep.Errorf(at.at("key-and-passphrase", "set keyFile and passphraseFile, or neither", "signing"),
+			"a signing key and its passphrase belong together, and one of them is missing")
+	}
+	for _, f := range []struct{ key, name, end string }{{"keyFile", s.KeyFile, ".key"},
+		{"passphraseFile", s.PassphraseFile, ".passphrase"}} {
+		if f.name != "" && !strings.HasSuffix(f.name, f.end) {
+			rep.Errorf(at.at("secret-name", "rename the file: by the end of its name log bundles know that it is a secret",
+				"signing", f.key), "%q does not end in %s", f.name, f.end)
+		}
+		inside(f.name, at, rep, "signing", f.key)
+	}
+	for i, file := range s.PublicKeyFiles {
+		inside(file, at, rep, "signing", "publicKeyFiles", i)
+	}
 }
 
 // validateRegistry refuses two sources for one Secret and files outside the install directory.

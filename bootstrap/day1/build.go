@@ -12,6 +12,7 @@ import (
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/sign"
 )
 
 // Source is what the image of a pool is made from.
@@ -34,12 +35,16 @@ type Sources struct {
 // buildImages builds the images of all pools.
 func buildImages(ctx context.Context, run *journal.Run, h Host, r *Registry, s Sources) (map[string]*build.Result,
 	error) {
+	keys, err := r.Identity.Keys()
+	if err != nil {
+		return nil, err
+	}
 	pools := BuiltHere(h.In)
 	results := make([]build.Result, len(pools))
 	var work []func() error
 	for i, p := range pools {
 		work = append(work, func() (err error) {
-			results[i], err = buildImage(ctx, run, h, r, s, p)
+			results[i], err = buildImage(ctx, run, h, r, s, p, keys)
 			return err
 		})
 	}
@@ -66,7 +71,7 @@ func inOrder(work []func() error, together bool) error {
 }
 
 func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s Sources,
-	p preflight.Pool) (build.Result, error) {
+	p preflight.Pool, keys *sign.Keys) (build.Result, error) {
 	return journal.Do(ctx, run, journal.Step[build.Result]{Name: buildPhase(p.Name),
 		Inputs: func() (any, error) {
 			request, err := NewRequest(h, r, s, p)
@@ -80,27 +85,32 @@ func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s So
 			if err != nil {
 				return build.Result{}, err
 			}
-			out, err := carryOut(ctx, h, p.Name, request)
+			out, err := carryOut(ctx, h, p.Name, request, keys)
 			if err != nil {
 				return build.Result{}, err
 			}
 			return *out, nil
 		},
-		Holds: func(ctx context.Context, built build.Result) error { return r.Holds(ctx, built.Reference) },
+		Holds: func(ctx context.Context, built build.Result) error {
+			if err := r.Holds(ctx, built.Reference); err != nil {
+				return err
+			}
+			return sign.Verify(ctx, r.signed(built.Reference, p), keys.Key.Public)
+		},
 	})
 }
 
 // carryOut builds with an engine whose storage is in the state directory. Builds that run at the same time have one
 // each.
-func carryOut(ctx context.Context, h Host, pool string, request build.Request) (*build.Result, error) {
-	builder, err := newBuilder(h, pool)
+func carryOut(ctx context.Context, h Host, pool string, request build.Request, keys *sign.Keys) (*build.Result, error) {
+	builder, err := newBuilder(h, pool, keys)
 	if err != nil {
 		return nil, err
 	}
 	return builder.Build(ctx, request)
 }
 
-func newBuilder(h Host, pool string) (*build.Builder, error) {
+func newBuilder(h Host, pool string, keys *sign.Keys) (*build.Builder, error) {
 	dir := h.Path(buildDir)
 	if h.Together {
 		dir = h.Path(buildDir, pool)
@@ -112,8 +122,8 @@ func newBuilder(h Host, pool string) (*build.Builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Log: h.Log.WithField("pool", pool),
-		Progress: func(e build.Event) { h.BuildProgress(pool, e) }}), nil
+	return build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Keys: keys,
+		Log: h.Log.WithField("pool", pool), Progress: func(e build.Event) { h.BuildProgress(pool, e) }}), nil
 }
 
 func buildOptions(h Host) build.Options {
@@ -133,7 +143,7 @@ func NewRequest(h Host, r *Registry, s Sources, p preflight.Pool) (build.Request
 	return build.NewRequest(build.Spec{
 		Pool: p.Name, Config: source.Config, Controller: source.Controller, Base: source.Base, Copies: s.Copies,
 		Containerfile: p.Containerfile, ContainerfileName: p.MachineOSConfig.Origin.File,
-		Platform: h.Platform, Target: r.Name(p.Repository),
+		Platform: h.Platform, Target: r.Name(p.Repository), Final: p.Repository,
 		Registry: access, Options: options,
 	})
 }

@@ -247,11 +247,11 @@ func TestBuildsTogether(t *testing.T) {
 func TestBuilderNeedsItsPlace(t *testing.T) {
 	h := newHost(t)
 	h.NewEngine = func(string) (build.ContainerEngine, error) { return nil, errors.New("no user namespaces") }
-	_, err := carryOut(t.Context(), h.Host, "master", build.Request{})
+	_, err := carryOut(t.Context(), h.Host, "master", build.Request{}, nil)
 	require.EqualError(t, err, "no user namespaces")
 	require.NoError(t, os.RemoveAll(h.StateDir))
 	require.NoError(t, os.WriteFile(h.StateDir, nil, 0o600))
-	_, err = carryOut(t.Context(), h.Host, "master", build.Request{})
+	_, err = carryOut(t.Context(), h.Host, "master", build.Request{}, nil)
 	require.ErrorContains(t, err, "make build directory")
 }
 

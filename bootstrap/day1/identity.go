@@ -7,9 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/google/renameio/v2"
 
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
@@ -26,6 +29,8 @@ type Identity struct {
 	Users []registry.User
 	// PushAuth and PullAuth are auth.json files for them.
 	PushAuth, PullAuth string
+	// Keys gives the keys of the cluster's images. It waits for them to be read.
+	Keys func() (*sign.Keys, error)
 }
 
 // Names of the registry's two accounts.
@@ -42,6 +47,7 @@ const (
 	passwordEnd  = ".password"
 	loopbackEnd  = ".loopback"
 	baseAuthFile = "base-auth.json"
+	signingDir   = "signing"
 )
 
 // IdentityDir is where a state directory keeps the CA and the credentials.
@@ -57,7 +63,29 @@ func identityFiles(stateDir string) Identity {
 func (id *Identity) pull() registry.User { return id.Users[1] }
 
 func (h Host) makeIdentity(context.Context) (*Identity, error) {
-	return loadIdentity(h.StateDir, h.Registry)
+	id, err := loadIdentity(h.StateDir, h.Registry)
+	if err != nil {
+		return nil, err
+	}
+	// to decrypt a key takes a while on purpose, and the first build is far away
+	id.Keys = sync.OnceValues(h.loadKeys)
+	go func() { _, _ = id.Keys() }() // who needs them asks again
+	return id, nil
+}
+
+// loadKeys reads the keys of the install directory. A directory that an earlier dayone has prepared has none: then the
+// key is made here.
+func (h Host) loadKeys() (*sign.Keys, error) {
+	var out sign.Keys
+	var err error
+	if h.In.Signing.Key == nil {
+		out.Key, err = sign.LoadOrCreate(filepath.Join(IdentityDir(h.StateDir), signingDir))
+	} else {
+		key, passphrase := preflight.KeyFiles(h.In.Sidecar.Config.Signing)
+		out.Key, err = sign.Load(filepath.Join(h.Dir, key), filepath.Join(h.Dir, passphrase))
+	}
+	out.Public = h.In.Signing.Public
+	return &out, err
 }
 
 // loadIdentity reads the identity or makes what is missing of it; a second run has the same.

@@ -15,7 +15,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/nodes"
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/rebase/firstboot"
@@ -149,6 +151,12 @@ func (r *Registry) Holds(ctx context.Context, reference string) error {
 		return fmt.Errorf("check the blobs of %s: %w", reference, err)
 	}
 	return nil
+}
+
+// signed is an image that was built here as its signatures name it.
+func (r *Registry) signed(reference string, p preflight.Pool) sign.Image {
+	return sign.Image{Repository: p.Repository, Endpoint: transfer.Endpoint{Reference: reference,
+		CAFile: r.Identity.CAFile, AuthFile: r.Identity.PullAuth}}
 }
 
 // HoldsAll is Holds for each of several images.

@@ -12,7 +12,7 @@ import (
 func TakeIn(ctx context.Context, h Host, r *Registry, base string) {
 	for _, p := range BuiltHere(h.In) {
 		began := time.Now()
-		builder, err := newBuilder(h, p.Name)
+		builder, err := newBuilder(h, p.Name, nil)
 		if err == nil {
 			err = builder.TakeIn(ctx, build.BaseJob{Base: build.Image{Reference: base}, Platform: h.Platform,
 				Containerfile: p.Containerfile, Options: buildOptions(h), Registry: build.Access{CAFile: r.Identity.CAFile,

@@ -53,6 +53,9 @@ func canaries(t *testing.T) (o gather.Options, secrets []string) {
 	key := "-----BEGIN EC PRIVATE KEY-----\n" + secret("key-line-of-the-authority") + "\n-----END EC PRIVATE KEY-----\n"
 	put(t, state, "identity/ca.key", key)
 	put(t, state, "base-auth.json", auth("base"))
+	put(t, state, "identity/signing/cosign.passphrase", secret("passphrase-of-the-key")+"\n")
+	put(t, dir, ".dayone/signing/cosign.passphrase", secret("passphrase-that-prepare-made")+"\n")
+	put(t, dir, "keys/own.passphrase", secret("passphrase-of-the-user")+"\n")
 	put(t, dir, "layering/more.yaml",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: openshift-machine-config-operator}\ndata:\n  x: "+
 			base64.StdEncoding.EncodeToString([]byte(secret("data")))+"\nstringData:\n  y: "+secret("stringdata")+"\n")

@@ -21,19 +21,23 @@ import (
 // maxSecretFile bounds the files that are searched for secrets, in bytes.
 const maxSecretFile = 4 << 20
 
+// passphraseEnd is that of the file of a signing key's passphrase; installconfig refuses others.
+const passphraseEnd = ".passphrase"
+
 // knownSecrets collects every secret that this host has: the scrubber takes them out of all that is gathered. A
 // file that cannot be read is skipped; the scrubber also takes out what only looks like a secret.
 func knownSecrets(o Options) []string {
 	out := append([]string(nil), o.Secrets...)
 	identity := filepath.Join(o.StateDir, "identity")
-	for _, dir := range []string{identity, o.StateDir} {
+	for _, dir := range []string{identity, filepath.Join(identity, "signing"), o.StateDir} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue
 		}
 		for _, e := range entries {
 			name := e.Name()
-			secret := strings.HasSuffix(name, ".password") || strings.HasSuffix(name, ".token") ||
+			secret := strings.HasSuffix(name, ".password") || strings.HasSuffix(name, passphraseEnd) ||
+				strings.HasSuffix(name, ".token") ||
 				strings.HasSuffix(name, ".key") || strings.HasSuffix(name, "auth.json")
 			if raw := small(filepath.Join(dir, name)); secret && raw != nil {
 				out = append(out, secretsOf(name, raw)...)
@@ -91,6 +95,8 @@ func small(file string) []byte {
 // secretsOf finds the secrets in one file by what it is.
 func secretsOf(name string, raw []byte) []string {
 	switch {
+	case strings.HasSuffix(name, passphraseEnd):
+		return []string{strings.TrimSpace(string(raw))}
 	case strings.HasSuffix(name, ".password"), strings.HasSuffix(name, ".token"), strings.HasSuffix(name, "-password"),
 		strings.HasSuffix(name, ".key"):
 		return []string{string(raw)}

@@ -120,6 +120,15 @@ func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.Fil
 	if len(in.RegistryCA) > 0 {
 		c.Registry.CAFile = put(nodeRegistryCA, 0o644, in.RegistryCA)
 	}
+	c.Signing = installconfig.Signing{}
+	if in.Signing.Key != nil {
+		key, passphrase := preflight.KeyFiles(c.Signing)
+		put(key, 0o600, in.Signing.Key)
+		put(passphrase, 0o600, in.Signing.Passphrase)
+	}
+	for i, public := range in.Signing.Public {
+		c.Signing.PublicKeyFiles = append(c.Signing.PublicKeyFiles, put(fmt.Sprintf("signing-%d.pub", i), 0o644, public))
+	}
 	if s := in.LogSpool; s != nil {
 		c.LogSpool.TokenFile = put(nodeSpoolToken, 0o600, []byte(s.Token))
 		if s.CA != nil {

@@ -82,7 +82,7 @@ func (c Canaries) Made(t testing.TB, state string) {
 	before := len(c)
 	dir := filepath.Join(state, "identity")
 	require.NoError(t, filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() || strings.HasSuffix(file, ".crt") {
+		if err != nil || !e.Type().IsRegular() || strings.HasSuffix(file, ".crt") || strings.HasSuffix(file, ".pub") {
 			return err
 		}
 		raw, err := os.ReadFile(file)

@@ -145,6 +145,7 @@ func (d *directory) fileNames() []string {
 	c := d.sidecar.Config
 	names := append(pointers(), installconfig.FileName, c.SignaturePolicyFile, c.Registry.CAFile,
 		c.Registry.PushAuthFile, c.Registry.BaseImagePullAuthFile, c.LogSpool.TokenFile, c.LogSpool.CAFile)
+	names = append(names, signingFiles(c.Signing)...)
 	for _, p := range c.Pools {
 		names = append(names, p.ContainerfilePath)
 	}

@@ -25,6 +25,8 @@ type Input struct {
 	Generated []Generated
 	// SignaturePolicy is the content of the signature policy that nodes apply, nil without one.
 	SignaturePolicy []byte
+	// Signing are the keys of the cluster's images.
+	Signing Signing
 	// RegistryCA is PEM of the CA that signs the final registry's certificate, nil without one.
 	RegistryCA []byte
 	// LogSpool is what reaches the machine that keeps the last log bundle, nil without one.

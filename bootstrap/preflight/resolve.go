@@ -28,6 +28,7 @@ func resolve(d *directory, rep *report.Report) *Input {
 	in := &Input{Sidecar: d.sidecar, Set: d.set, Nodes: d.nodes}
 	in.earlier = dropGenerated(d, rep)
 	in.SignaturePolicy, _ = d.file(d.sidecar.Config.SignaturePolicyFile) // namedFiles reports errors
+	in.Signing = resolveSigning(d, rep)
 	if ca, err := d.file(d.sidecar.Config.Registry.CAFile); err == nil {
 		in.RegistryCA = append(bytes.TrimRight(ca, "\n"), '\n')
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/phasetest"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 )
 
@@ -54,6 +55,8 @@ func TestCanariesStayInside(t *testing.T) {
 
 	state := b.order.State
 	c.Made(t, state)
+	assert.Contains(t, c, sign.KeyFile)
+	assert.Contains(t, c, sign.PassphraseFile)
 	assert.Empty(t, c.Found(ended.Log+strings.Join(ended.Events, "\n")), "output")
 	c.Inside(t, state)
 	assert.NotEmpty(t, c.Found(readBelow(t, filepath.Join(state, "rendered"))), "what nodes get has them")

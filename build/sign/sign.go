@@ -73,6 +73,32 @@ func Verify(ctx context.Context, i Image, keys ...PublicKey) error {
 	return transfer.Allow(ctx, i.Endpoint, policy)
 }
 
+// Keys are those of a cluster.
+type Keys struct {
+	// Key signs; nil signs nothing.
+	Key *Key
+	// Public are those whose signatures count beside Key's.
+	Public []PublicKey
+}
+
+// Sign adds Key's signature unless it is there.
+func (k *Keys) Sign(ctx context.Context, i Image) error {
+	if k.Key == nil {
+		return nil
+	}
+	_, err := k.Key.Sign(ctx, i)
+	return err
+}
+
+// Verify reports nil if a key whose signatures count has signed the image, as the function Verify.
+func (k *Keys) Verify(ctx context.Context, i Image) error {
+	keys := k.Public
+	if k.Key != nil {
+		keys = append([]PublicKey{k.Key.Public}, keys...)
+	}
+	return Verify(ctx, i, keys...)
+}
+
 // policyOf is what containers/image on a node asks of an image of the repository.
 func policyOf(repository string, keys []PublicKey) (*signature.Policy, error) {
 	identity, err := signature.NewPRMExactRepository(repository)

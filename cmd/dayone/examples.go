@@ -84,6 +84,12 @@ dayone registry node-config --registry api-int.lab.example.com:22626 \
 	{"sbom", `
 dayone sbom registry.example.com/os/worker@sha256:DIGEST >worker.spdx.json
 dayone sbom oci:os-image --format cyclonedx`},
+	{"keygen", `dayone keygen keys`},
+	{"sign", `
+dayone sign registry.example.com/os/worker@sha256:HEX \
+  --key cosign.key --passphrase-file cosign.passphrase`},
+	{"verify", `
+dayone verify registry.example.com/os/worker:v1 --key cosign.pub`},
 	{"diff", `
 dayone diff registry.example.com/os/worker:v1 \
   registry.example.com/os/worker:v2`},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets"
@@ -25,6 +26,8 @@ func TestIgnitionPatchAndRemove(t *testing.T) {
 			Pools: []installconfig.Pool{{Name: "master", BuildAt: installconfig.BuildAtBootstrap},
 				{Name: "worker", BuildAt: installconfig.BuildAtCluster}}}}
 	require.NoError(t, sidecar.Write(dir))
+	_, err := preflight.PrepareSigning(dir, installconfig.Signing{})
+	require.NoError(t, err)
 	for _, consumed := range []string{"install-config.yaml", "openshift"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, consumed)))
 	}
@@ -51,7 +54,9 @@ func TestIgnitionPatchAndRemove(t *testing.T) {
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for _, want := range []string{"/etc/dayone/install/layering/machineosconfig-master.yaml",
-		"/etc/dayone/install/.dayone/layering.yaml", "dayone-gate.service", "10-dayone.conf"} {
+		"/etc/dayone/install/.dayone/layering.yaml", "/etc/dayone/install/.dayone/signing/cosign.key",
+		"/etc/dayone/install/.dayone/signing/cosign.passphrase", "/etc/dayone/install/signing-0.pub",
+		"dayone-gate.service", "10-dayone.conf"} {
 		assert.Contains(t, string(raw), want)
 	}
 	code, text = command("--remove")

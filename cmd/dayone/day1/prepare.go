@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
 )
@@ -68,6 +69,14 @@ func newPrepareCommand() *cobra.Command {
 				if _, err := f.load(cmd); err != nil {
 					return err
 				}
+			}
+			if layering.Config.On() {
+				key, err := preflight.PrepareSigning(f.dir, layering.Config.Signing)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "images are signed with key %s (%s/%s)\n", key.Fingerprint(), preflight.SigningDir,
+					sign.PublicFile)
 			}
 			sidecar, err := installconfig.Prepare(f.dir)
 			if err != nil {
