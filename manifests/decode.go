@@ -62,7 +62,10 @@ func readKinds(o ReadOptions) map[string]map[string]kind {
 			"ImageDigestMirrorSet": keep(func(s *Set) *[]Item[*configv1.ImageDigestMirrorSet] { return &s.IDMSs }),
 			"ImageTagMirrorSet":    keep(func(s *Set) *[]Item[*configv1.ImageTagMirrorSet] { return &s.ITMSs }),
 			"Image":                keep(func(s *Set) *[]Item[*configv1.Image] { return &s.Images }),
-			"APIServer":            keep(func(s *Set) *[]Item[*configv1.APIServer] { return &s.APIServers }),
+			"ClusterImagePolicy": keep(func(s *Set) *[]Item[*configv1.ClusterImagePolicy] {
+				return &s.ClusterImagePolicies
+			}),
+			"APIServer": keep(func(s *Set) *[]Item[*configv1.APIServer] { return &s.APIServers }),
 		},
 		operatorAlphaAPI: {
 			"ImageContentSourcePolicy": keep(func(s *Set) *[]Item[*operatorv1alpha1.ImageContentSourcePolicy] {

@@ -52,6 +52,8 @@ type Set struct {
 	OSImageStreams []Item[*mcfgv1.OSImageStream] `json:"OSImageStreams,omitempty"`
 	// PinnedImageSets is absent when it is empty, as ConfigMaps.
 	PinnedImageSets []Item[*mcfgv1.PinnedImageSet] `json:"PinnedImageSets,omitempty"`
+	// ClusterImagePolicies is absent when it is empty, as ConfigMaps.
+	ClusterImagePolicies []Item[*configv1.ClusterImagePolicy] `json:"ClusterImagePolicies,omitempty"`
 	// Findings are warnings of the reader, for example fields that the object's type does not know.
 	Findings []report.Finding
 	// Skipped lists documents whose kind this program does not read.
@@ -82,6 +84,7 @@ func (s *Set) Append(other *Set) {
 	s.ConfigMaps = append(s.ConfigMaps, other.ConfigMaps...)
 	s.OSImageStreams = append(s.OSImageStreams, other.OSImageStreams...)
 	s.PinnedImageSets = append(s.PinnedImageSets, other.PinnedImageSets...)
+	s.ClusterImagePolicies = append(s.ClusterImagePolicies, other.ClusterImagePolicies...)
 	s.Findings = append(s.Findings, other.Findings...)
 	s.Skipped = append(s.Skipped, other.Skipped...)
 }

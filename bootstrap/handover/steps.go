@@ -103,7 +103,7 @@ func settings(set *manifests.Set) []client.Object {
 	return slices.Concat(itemObjects(set.KubeletConfigs), itemObjects(set.ContainerRuntimeConfigs),
 		itemObjects(set.FeatureGates),
 		itemObjects(set.ICSPs), itemObjects(set.IDMSs), itemObjects(set.ITMSs), itemObjects(set.Images),
-		itemObjects(set.APIServers), itemObjects(set.PinnedImageSets))
+		itemObjects(set.APIServers), itemObjects(set.PinnedImageSets), itemObjects(set.ClusterImagePolicies))
 }
 
 // objectsOf are all objects of a set.

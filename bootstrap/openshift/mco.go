@@ -118,7 +118,8 @@ func objects(s *manifests.Set) int {
 	return len(s.MachineConfigs) + len(s.Pools) + len(s.MachineOSConfigs) + len(s.ControllerConfigs) +
 		len(s.KubeletConfigs) +
 		len(s.ContainerRuntimeConfigs) + len(s.FeatureGates) + len(s.ICSPs) + len(s.IDMSs) + len(s.ITMSs) + len(s.Images) +
-		len(s.OSImageStreams) + len(s.PinnedImageSets) + len(s.APIServers) + len(s.Secrets) + len(s.ConfigMaps)
+		len(s.OSImageStreams) + len(s.PinnedImageSets) + len(s.APIServers) + len(s.Secrets) + len(s.ConfigMaps) +
+		len(s.ClusterImagePolicies)
 }
 
 // originalPullSecret keeps MCO's pull secret as the installer made it, in the state directory.

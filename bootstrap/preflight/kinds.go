@@ -29,7 +29,7 @@ func knownKinds(scheme *runtime.Scheme) kinds {
 func readKinds() []string {
 	return []string{"MachineConfig", "MachineConfigPool", "MachineOSConfig", "ControllerConfig", "KubeletConfig",
 		"ContainerRuntimeConfig", "OSImageStream", "FeatureGate", "ImageDigestMirrorSet", "ImageTagMirrorSet",
-		"ImageContentSourcePolicy", "Secret", "ConfigMap", "Image", "APIServer"}
+		"ImageContentSourcePolicy", "Secret", "ConfigMap", "Image", "APIServer", "ClusterImagePolicy"}
 }
 
 // typed warns of a document whose apiVersion or kind is a slip: nothing would read it, and nothing would say so. Types

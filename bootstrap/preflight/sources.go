@@ -50,7 +50,7 @@ func (in *Input) RegistriesConf() ([]byte, error) {
 		return nil, nil
 	}
 	// Only the mirrors: what nodes may not pull by the cluster's image settings, this host may import for them.
-	files, _, err := mirrors.Files(&manifests.Set{IDMSs: in.Set.IDMSs, ICSPs: in.Set.ICSPs, ITMSs: in.Set.ITMSs})
+	files, _, err := mirrors.Files(&manifests.Set{IDMSs: in.Set.IDMSs, ICSPs: in.Set.ICSPs, ITMSs: in.Set.ITMSs}, nil)
 	if err != nil || len(files) == 0 {
 		return nil, err // what is refused is among the rendering's findings
 	}

@@ -308,6 +308,19 @@ func TestPullsThroughTheProxy(t *testing.T) {
 	found, err := pull.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
 	require.NoError(t, err)
 	assert.True(t, strings.HasSuffix(pushed, found.ManifestDigest.String()))
+	key := deploytest.NewKey(t)
+	for path, content := range map[string][]byte{"policy.json": deploytest.Policy(address, deploytest.Required(key)),
+		"etc/containers/registries.d/x.yaml": deploytest.Attachments(address)} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, path), content, 0o600))
+	}
+	o.Policies = []string{filepath.Join(root, "policy.json")}
+	_, err = pull.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
+	assert.Equal(t, deploy.ClassUnsigned, deploy.ClassOf(err), "%v", err)
+	g.Sign(t, key, pushed, strings.Replace(pushed, g.Addr, address, 1))
+	_, err = pull.Inspect(t.Context(), strings.Replace(pushed, g.Addr, address, 1), o)
+	require.NoError(t, err, "signatures come through it, too")
+	o.Policies = nil
 	_, err = pull.Inspect(t.Context(), strings.Replace(other, g.Addr, address, 1), o)
 	assert.Equal(t, deploy.ClassNotFound, deploy.ClassOf(err), "only served images are passed on: %v", err)
 	o.AuthFile = filepath.Join(root, "none.json")
@@ -344,6 +357,8 @@ func TestProxyPassesServedImagesOnly(t *testing.T) {
 		"/v2/os%2Fworker/manifests/" + digest,
 		"/v2/os/worker/manifests/sha256:short",
 		"/v2/os/worker/manifests/latest",
+		"/v2/os/worker/manifests/sha256-short.sig",
+		"/v2/os/worker/blobs/" + strings.Replace(digest, ":", "-", 1) + ".sig",
 		"/os/worker/manifests/" + digest,
 	} {
 		assert.Equal(t, http.StatusNotFound, ask(path), path)

@@ -208,7 +208,7 @@ func judge(t *testing.T, want string, err error) bool {
 
 // valueOrType is what the cases, written for an older apiserver, have where a newer one prints the value as JSON.
 var valueOrType = regexp.MustCompile(
-	`"(?:object|array|string|integer|number|boolean)": |"null"$|map\[string\]interface.*$`)
+	`"(?:object|array|string|integer|number|boolean|null)": |"null"$|map\[string\]interface.*$`)
 
 func (r *replay) compare(t *testing.T, want string, object *unstructured.Unstructured) {
 	have := &unstructured.Unstructured{}

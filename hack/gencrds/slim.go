@@ -21,6 +21,7 @@ func sources() []string {
 		machineConfig + "osimagestreams-SelfManagedHA.crd.yaml",
 		machineConfig + "pinnedimagesets.crd.yaml",
 		config + "apiservers-Default.crd.yaml",
+		config + "clusterimagepolicies.crd.yaml",
 		config + "featuregates.crd.yaml",
 		config + "images.crd.yaml",
 		config + "imagecontentsourcepolicies.crd.yaml",

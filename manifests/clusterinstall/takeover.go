@@ -46,7 +46,6 @@ func Lost() []string {
 			"the cluster-version operator waits for that one until dayone is uninstalled",
 		"updates of the nodes' boot images in MachineSets",
 		"rotation of the certificates that the Machine Config Operator rotates, such as the machine config server's",
-		"image policies: nodes keep the /etc/containers/policy.json that they have, whatever a ClusterImagePolicy says later",
 		"its own metrics, alerts and ClusterOperator: machine-config stays as it was last",
 	}
 }

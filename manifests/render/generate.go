@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
@@ -93,24 +94,6 @@ func nodeSettings(set *manifests.Set) []nodeSetting {
 	return out
 }
 
-// imagePolicies refuses the kinds by which MCO has nodes verify images: nothing is made of them here, and nodes that
-// verify nothing are not what their user wants.
-func imagePolicies(set *manifests.Set) []report.Finding {
-	var out report.Report
-	for _, item := range set.Skipped {
-		o := item.Object
-		if !strings.HasPrefix(o.APIVersion, "config.openshift.io/") || o.Kind != "ClusterImagePolicy" &&
-			o.Kind != "ImagePolicy" {
-			continue
-		}
-		at := item.Origin.At("", "image-policy")
-		at.Next = "write /etc/containers/policy.json and a file in /etc/containers/registries.d with a MachineConfig; " +
-			"signaturePolicyFile in install-config.yaml is for the nodes' own images"
-		out.Errorf(at, "%s %s is not supported: no node would verify its images", o.Kind, o.Name)
-	}
-	return out.Findings
-}
-
 // unsupported refuses fields that the document's kind does not have: elsewhere they are another tool's and do no harm,
 // but users rely on every node setting that they write.
 func unsupported(set *manifests.Set, at manifests.Origin) []report.Finding {
@@ -124,20 +107,42 @@ func unsupported(set *manifests.Set, at manifests.Origin) []report.Finding {
 	return out.Findings
 }
 
-// registries makes each pool's component with the mirrors. As MCO leaves it: without a version, so that the cluster's
-// own controller takes it over at once.
+// registries makes each pool's component with mirrors and image policies. As MCO leaves it: without a version, so that
+// the cluster's own controller takes it over at once.
 func (m *made) registries(set *manifests.Set, pools []pool) {
-	files, found, err := mirrors.Files(set)
+	files, found, err := mirrors.Files(set, nil)
 	m.take(found, err)
-	var list []nodeconf.File
-	for _, f := range files {
-		list = append(list, nodeconf.File(f))
+	for _, item := range set.ClusterImagePolicies {
+		m.take(unsupported(set, item.Origin), nil)
 	}
 	for _, p := range pools {
-		m.add("99-"+p.Object.Name+"-generated-registries", p.Object.Name, list, manifests.Origin{},
+		files := files
+		if len(set.ClusterImagePolicies) > 0 {
+			policy, found := policyOf(ownFiles(set, p), files)
+			m.takeNew(found)
+			if len(policy.data) > 0 {
+				files, found, err = mirrors.Files(set, policy.data)
+				m.take(nil, err)
+				m.takeNew(policy.place(found))
+			}
+		}
+		var list []nodeconf.File
+		for _, f := range files {
+			list = append(list, nodeconf.File(f))
+		}
+		m.add(registriesName(p.Object.Name), p.Object.Name, list, manifests.Origin{},
 			func(m *metav1.ObjectMeta) {
 				m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "config.openshift.io/v1", Kind: "Image"}}
 			})
+	}
+}
+
+// takeNew notes what another pool has not brought already.
+func (m *made) takeNew(found []report.Finding) {
+	for _, f := range found {
+		if !slices.Contains(m.Findings, f) {
+			m.Add(f)
+		}
 	}
 }
 

@@ -126,6 +126,8 @@ func (g gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error 
 			func(l *configv1.ImageDigestMirrorSetList) []configv1.ImageDigestMirrorSet { return l.Items }),
 		into(&set.ITMSs, &configv1.ImageTagMirrorSetList{},
 			func(l *configv1.ImageTagMirrorSetList) []configv1.ImageTagMirrorSet { return l.Items }),
+		into(&set.ClusterImagePolicies, &configv1.ClusterImagePolicyList{},
+			func(l *configv1.ClusterImagePolicyList) []configv1.ClusterImagePolicy { return l.Items }),
 		into(&set.Images, &configv1.ImageList{}, func(l *configv1.ImageList) []configv1.Image { return l.Items }),
 		into(&set.APIServers, &configv1.APIServerList{},
 			func(l *configv1.APIServerList) []configv1.APIServer { return l.Items }),

@@ -86,7 +86,7 @@ func newWorldOn(t *testing.T, env *kubetest.Env, keep int) *world {
 			&mcfgv1.MachineConfig{}, &mcfgv1.ControllerConfig{},
 			&mcfgv1.KubeletConfig{}, &mcfgv1.ContainerRuntimeConfig{}, &configv1.FeatureGate{}, &mcfgv1.OSImageStream{},
 			&configv1.ImageDigestMirrorSet{},
-			&configv1.ImageTagMirrorSet{},
+			&configv1.ImageTagMirrorSet{}, &configv1.ClusterImagePolicy{},
 			&configv1.Image{}, &configv1.APIServer{}, &operatorv1alpha1.ImageContentSourcePolicy{}, &corev1.Node{}} {
 			require.NoError(t, w.Client.DeleteAllOf(context.Background(), o))
 		}
@@ -190,6 +190,9 @@ func objects(set *manifests.Set) []client.Object {
 	for _, i := range set.Images {
 		add(i.Object)
 	}
+	for _, i := range set.ClusterImagePolicies {
+		add(i.Object)
+	}
 	for _, i := range set.APIServers {
 		add(i.Object)
 	}
@@ -228,7 +231,8 @@ func TestSameBytesAsBootstrap(t *testing.T) {
 	for _, name := range []string{"a-layered-pool", "a-custom-pool-inherits-an-image", "mirror-sets-and-image-settings",
 		"kubelet-and-runtime-settings", "kubelet-tls-and-sizing", "kubelets-with-the-apiservers-tls-profile",
 		"a-later-machineconfig-without-contents-keeps-a-packed-file-packed", "runc-under-an-image-of-its-own",
-		"a-stream-by-a-pools-name", "a-stream-by-default", "a-layered-pool-on-the-workers-stream"} {
+		"a-stream-by-a-pools-name", "a-stream-by-default", "a-layered-pool-on-the-workers-stream",
+		"image-policies", "image-policies-and-a-policy-of-the-admins"} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("..", "render", "testdata", name, "in")
 			set, err := manifests.ReadDir(dir, manifests.ReadOptions{})

@@ -54,7 +54,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	for _, kind := range []client.Object{&mcfgv1.ControllerConfig{}, &mcfgv1.KubeletConfig{},
 		&mcfgv1.ContainerRuntimeConfig{}, &mcfgv1.OSImageStream{}, &configv1.FeatureGate{},
 		&operatorv1alpha1.ImageContentSourcePolicy{}, &configv1.ImageDigestMirrorSet{}, &configv1.ImageTagMirrorSet{},
-		&configv1.Image{}, &configv1.APIServer{}} {
+		&configv1.Image{}, &configv1.ClusterImagePolicy{}, &configv1.APIServer{}} {
 		gvk, err := apiutil.GVKForObject(kind, mgr.GetScheme())
 		if err != nil {
 			return fmt.Errorf("find kind of %T: %w", kind, err)

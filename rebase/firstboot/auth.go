@@ -198,7 +198,7 @@ func EndTrust(root string, hosts ...string) ([]string, error) {
 
 // trustPaths are the files that are the bootstrap registry's alone, and directories that are empty then.
 func trustPaths(hosts []string) []string {
-	paths := []string{MirrorPath, PullAuthPath}
+	paths := []string{MirrorPath, attachmentsPath, PullAuthPath}
 	hosts = slices.Sorted(slices.Values(hosts))
 	for _, host := range hosts {
 		paths = append(paths, certsDir+"/"+host+"/ca.crt", certsDir+"/"+host)

@@ -19,13 +19,14 @@ func TestEndTrustLeavesTheFinalRegistry(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(content), 0o644))
 	}
 	put(MirrorPath, "x")
+	put(attachmentsPath, "x")
 	put(PullAuthPath, `{"auths":{"192.168.77.1:5000":{"auth":"a"}}}`)
 	put(certsDir+"/192.168.77.1:5000/ca.crt", "x")
 	put(certsDir+"/registry.example.com/ca.crt", "x")
 	put(AuthPath, `{"auths":{"192.168.77.1:5000":{"auth":"a"},"registry.example.com":{"auth":"b"}}}`)
 	changed, err := EndTrust(root, "192.168.77.1:5000")
 	require.NoError(t, err)
-	assert.Equal(t, []string{MirrorPath, PullAuthPath, certsDir + "/192.168.77.1:5000/ca.crt", certsDir +
+	assert.Equal(t, []string{MirrorPath, attachmentsPath, PullAuthPath, certsDir + "/192.168.77.1:5000/ca.crt", certsDir +
 		"/192.168.77.1:5000", AuthPath}, changed)
 	assert.FileExists(t, filepath.Join(root, certsDir, "registry.example.com/ca.crt"))
 	raw, err := os.ReadFile(filepath.Join(root, AuthPath))

@@ -18,6 +18,8 @@ import (
 const (
 	MirrorPath = "/etc/containers/registries.conf.d/50-dayone-bootstrap.conf"
 	AuthPath   = "/etc/ostree/auth.json"
+	// attachmentsPath says that signatures of the mirrors' images are beside them.
+	attachmentsPath = "/etc/containers/registries.d/dayone-bootstrap.yaml"
 	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read;
 	// Ignition could only replace AuthPath, and what an admin has there.
 	PullAuthPath = "/etc/dayone/pull-auth.json"
@@ -95,7 +97,8 @@ func Program(path, url, sha512 string) ign35.Config {
 		Storage: ign35.Storage{Files: []ign35.File{fetched(path, 0o755, url, "sha512-"+sha512)}}}
 }
 
-// TrustFiles are the files that send a node's pulls to the mirrors and make it trust their CA.
+// TrustFiles are the files that send a node's pulls to the mirrors, let it find signatures there and make it trust
+// their CA.
 func TrustFiles(list []Mirror, ca []byte) ([]ign35.File, error) {
 	mirrors, hosts, err := mirrorDropIn(list)
 	if err != nil {
@@ -103,7 +106,8 @@ func TrustFiles(list []Mirror, ca []byte) ([]ign35.File, error) {
 	}
 	var files []ign35.File
 	if mirrors != "" {
-		files = append(files, file(MirrorPath, 0o644, []byte(mirrors)))
+		files = append(files, file(MirrorPath, 0o644, []byte(mirrors)),
+			file(attachmentsPath, 0o644, pull.Attachments(hosts...)))
 	}
 	if len(ca) > 0 {
 		for _, host := range hosts {

@@ -38,9 +38,10 @@ func TestIgnitionIsValidAndHoldsWhatANodeNeeds(t *testing.T) {
 			text[f.Path] = string(content)
 		}
 	}
-	assert.Equal(t, map[string]int{ConfigPath: 0o644, MirrorPath: 0o644,
+	assert.Equal(t, map[string]int{ConfigPath: 0o644, MirrorPath: 0o644, attachmentsPath: 0o644,
 		"/etc/containers/certs.d/192.168.77.1:5000/ca.crt": 0o644, PullAuthPath: 0o600, DaemonPath: 0o755}, modes)
 	assert.Equal(t, 2, strings.Count(text[MirrorPath], `pull-from-mirror = "digest-only"`))
+	assert.Contains(t, text[attachmentsPath], "\"192.168.77.1:5000\":\n    use-sigstore-attachments: true\n", "once")
 	c, err := parseConfig([]byte(text[ConfigPath]))
 	require.NoError(t, err)
 	assert.Equal(t, installconfig.Duration(time.Minute), c.RetryMax)

@@ -124,7 +124,7 @@ func TestPlanOfFiles(t *testing.T) {
 func TestPlanOfFilesIsStrict(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := writeDump(t, effectWorld(t))
-	const policy = "---\napiVersion: config.openshift.io/v1\nkind: ClusterImagePolicy\nmetadata: {name: signed}\n" +
+	const policy = "---\napiVersion: config.openshift.io/v1\nkind: ImagePolicy\nmetadata: {name: signed, namespace: default}\n" +
 		"spec: {scopes: [a.example.com], policy: {rootOfTrust: {policyType: PublicKey, publicKey: {keyData: Zm9v}}}}\n"
 	changed := strings.ReplaceAll(appConfig, "old", "new")
 	for _, c := range []struct {
@@ -137,9 +137,9 @@ func TestPlanOfFilesIsStrict(t *testing.T) {
 		{"an unknown field", strings.Replace(appConfig, "spec: {", "spec: {kernelArgs: [quiet], ", 1), nil, cli.ExitRefused,
 			"did you mean kernelArguments?"},
 		{"what is not forecast", appConfig + policy, []string{"--exit-code"}, cli.ExitIncomplete,
-			"not known: ClusterImagePolicy signed ("},
+			"not known: ImagePolicy "},
 		{"the worst answer stays", strings.Replace(changed, "storage: {", `storage: {disks: [{device: /dev/sdb}], `, 1) +
-			policy, []string{"--exit-code"}, cli.ExitAttention, "not known: ClusterImagePolicy signed ("},
+			policy, []string{"--exit-code"}, cli.ExitAttention, "not known: ImagePolicy "},
 		{"what nothing selects", strings.Replace(appConfig, "role: worker", "role: infra", 1), []string{"--exit-code"}, 4,
 			"no effect: MachineConfig 50-app ("},
 		{"an object that goes", "", []string{"--delete", "idms/mirrors", "--exit-code"}, 3, "Drain for 2 nodes"},

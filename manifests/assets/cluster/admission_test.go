@@ -11,7 +11,6 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -267,41 +266,6 @@ func heeding(t *testing.T, e *kubetest.Env, w *warnings) client.Client {
 	c, err := client.New(config, client.Options{Scheme: e.Scheme})
 	require.NoError(t, err)
 	return c
-}
-
-// TestImagePoliciesWarn lets somebody write an image policy in a cluster that has the kind, as OpenShift does.
-func TestImagePoliciesWarn(t *testing.T) {
-	e := install(t)
-	yes := true
-	schema := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &yes}
-	require.NoError(t, e.Client.Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "clusterimagepolicies.config.openshift.io",
-			Annotations: map[string]string{"api-approved.kubernetes.io": "https://github.com/openshift/api/pull/2310"}},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "config.openshift.io", Scope: apiextensionsv1.ClusterScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "clusterimagepolicies", Kind: "ClusterImagePolicy",
-				ListKind: "ClusterImagePolicyList", Singular: "clusterimagepolicy"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}}}}))
-	var w warnings
-	c := heeding(t, e, &w)
-	policy := func(scope string) *unstructured.Unstructured {
-		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scopes": []any{scope}}}}
-		o.SetAPIVersion("config.openshift.io/v1")
-		o.SetKind("ClusterImagePolicy")
-		o.SetName("signed")
-		return o
-	}
-	require.EventuallyWithT(t, func(collect *assert.CollectT) { // the apiserver serves a new kind after a while
-		w.heard()
-		assert.NoError(collect, c.Create(t.Context(), policy("r.example.test"), client.DryRunAll), "it is allowed")
-		assert.Contains(collect, strings.Join(w.heard(), "; "), "no node verifies images by this one")
-	}, waitLimit, waitEvery)
-	o := policy("r.example.test")
-	require.NoError(t, c.Create(t.Context(), o))
-	w.heard()
-	o.SetLabels(map[string]string{"edited": "elsewhere"})
-	require.NoError(t, c.Update(t.Context(), o))
-	assert.Empty(t, w.heard(), "it was there before")
 }
 
 func TestOptingOutWarns(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containers/image/v5/signature"
 	configv1 "github.com/openshift/api/config/v1"
 
 	"dayone.dev/dayone/installconfig/report"
@@ -27,11 +28,12 @@ type collected struct {
 	blocked     []string // of image, without what must stay reachable
 	release     string   // repository of the release image, when a blocked scope holds it and a mirror has it
 	policies    map[string]bool
+	trusted     map[string]signature.PolicyRequirements // of ClusterImagePolicies, by scope
 	report      report.Report
 }
 
 func collect(set *manifests.Set) *collected {
-	c := &collected{policies: map[string]bool{}}
+	c := &collected{policies: map[string]bool{}, trusted: map[string]signature.PolicyRequirements{}}
 	for _, item := range set.IDMSs {
 		for _, m := range item.Object.Spec.ImageDigestMirrors {
 			c.digest = append(c.digest, list{m.Source, texts(m.Mirrors), m.MirrorSourcePolicy == configv1.NeverContactSource,
@@ -55,6 +57,9 @@ func collect(set *manifests.Set) *collected {
 	c.digest = c.check(c.digest)
 	c.tag = c.check(c.tag)
 	c.checkImage()
+	for _, item := range set.ClusterImagePolicies {
+		c.trust(item)
+	}
 	if c.image != nil {
 		c.blocked = c.unblocked(releaseImage(set))
 		c.checkTrustedCA(set)

@@ -67,7 +67,7 @@ func TestContradictionsAreRefusedByRule(t *testing.T) {
 			"registry-scope"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			files, findings, err := Files(objects(t, c.text))
+			files, findings, err := Files(objects(t, c.text), nil)
 			require.NoError(t, err)
 			assert.Empty(t, files)
 			require.NotEmpty(t, findings)
@@ -90,7 +90,7 @@ func TestTrustedCAOfAClusterWithoutMCO(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			trusting := strings.Replace(image, "registrySources: {", "additionalTrustedCA: {name: ours}, registrySources: {", 1)
-			_, findings, err := Files(objects(t, trusting+"}}"+c.more))
+			_, findings, err := Files(objects(t, trusting+"}}"+c.more), nil)
 			require.NoError(t, err)
 			require.Len(t, findings, c.want)
 			if c.want > 0 {
@@ -102,7 +102,7 @@ func TestTrustedCAOfAClusterWithoutMCO(t *testing.T) {
 
 func TestNothingAskedForIsNoFile(t *testing.T) {
 	for _, text := range []string{idms + `{source: a.example.com, mirrors: [a.example.com]}]}`, image + "}}"} {
-		files, findings, err := Files(objects(t, text))
+		files, findings, err := Files(objects(t, text), nil)
 		require.NoError(t, err)
 		assert.Empty(t, files)
 		assert.Empty(t, findings)
@@ -112,7 +112,7 @@ func TestNothingAskedForIsNoFile(t *testing.T) {
 // conf reads registries.conf back.
 func conf(t *testing.T, text string) map[string]registry {
 	t.Helper()
-	files, findings, err := Files(objects(t, text))
+	files, findings, err := Files(objects(t, text), nil)
 	require.NoError(t, err)
 	require.Empty(t, findings)
 	require.Equal(t, registriesPath, files[0].Path)
@@ -148,7 +148,7 @@ func TestTheReleaseImageStaysReachable(t *testing.T) {
 	const release = "apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata: {name: c}\n" +
 		"spec: {releaseImage: \"quay.example.com/release/images@" + digest + "\"}\n---\n"
 	const block = image + "blockedRegistries: [quay.example.com]}}"
-	files, findings, err := Files(objects(t, release+block))
+	files, findings, err := Files(objects(t, release+block), nil)
 	require.NoError(t, err)
 	require.Len(t, findings, 1)
 	assert.Equal(t, "release-image-blocked", findings[0].Rule)
@@ -156,7 +156,7 @@ func TestTheReleaseImageStaysReachable(t *testing.T) {
 	mirrored := release + block + "\n---\n" + idms +
 		"{source: quay.example.com/release, mirrors: [m.example.com/release]}]}"
 	assert.True(t, conf(t, mirrored)["quay.example.com"].Blocked)
-	files, _, err = Files(objects(t, mirrored))
+	files, _, err = Files(objects(t, mirrored), nil)
 	require.NoError(t, err)
 	require.Len(t, files, 2)
 	assert.JSONEq(t, `{"default":[{"type":"insecureAcceptAnything"}],"transports":{
@@ -176,15 +176,15 @@ func TestTagMirrorsFollowDigestMirrors(t *testing.T) {
 }
 
 func TestAllowedRegistries(t *testing.T) {
-	files, _, err := Files(objects(t, image+"allowedRegistries: [a.example.com]}}"))
+	files, _, err := Files(objects(t, image+"allowedRegistries: [a.example.com]}}"), nil)
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	assert.Equal(t, policyPath, files[0].Path)
+	assert.Equal(t, PolicyPath, files[0].Path)
 	assert.True(t, strings.HasPrefix(string(files[0].Data), `{"default":[{"type":"reject"}]`))
 }
 
 func TestDeepScopesAreNoneOfTheAtomicTransport(t *testing.T) {
-	files, _, err := Files(objects(t, image+"allowedRegistries: [a.example.com/b/c/d]}}"))
+	files, _, err := Files(objects(t, image+"allowedRegistries: [a.example.com/b/c/d]}}"), nil)
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	assert.Contains(t, string(files[0].Data), `"atomic":{},"docker":{"a.example.com/b/c/d":`)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -75,8 +76,7 @@ func Apply(root, address string, m Mirror) (changed []string, err error) {
 		slices.Reverse(all)
 	} else {
 		all[0].content = []byte(m.CA)
-		all[1].content = fmt.Appendf(nil, "# Written by dayone-daemon: signatures of images that come through it.\n"+
-			"docker:\n  %s:\n    use-sigstore-attachments: true\n", address)
+		all[1].content = pull.Attachments(address)
 		if all[2].content, err = credentials.Encode(m.Account, address); err != nil {
 			return nil, err
 		}

@@ -85,6 +85,16 @@ func ParsePolicy(raw []byte) error {
 	return err
 }
 
+// Attachments is a file of registries.d: signatures of images that come through these registries, HOST:PORT, are beside
+// the images. Signatures of a mirror's copies are not found without it.
+func Attachments(hosts ...string) []byte {
+	out := []byte("# Written by dayone.\ndocker:\n")
+	for _, h := range hosts {
+		out = fmt.Appendf(out, "  %q:\n    use-sigstore-attachments: true\n", h)
+	}
+	return out
+}
+
 // required is what a policy asks of one image.
 type required struct {
 	file string

@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	configv1 "github.com/openshift/api/config/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/manifests"
+	nodemirrors "dayone.dev/dayone/manifests/render/mirrors"
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 )
@@ -257,4 +260,37 @@ func TestVerifyBoundsWhatARegistrySends(t *testing.T) {
 	assert.Contains(t, f.refused(deploy.ClassUnsigned), "no signature exists", "somebody has deleted the tag")
 	g.Spoil(nil)
 	f.allowed()
+}
+
+// TestVerifyByAClusterImagePolicy takes the files that nodes get by rendering.
+func TestVerifyByAClusterImagePolicy(t *testing.T) {
+	mirror := deploytest.StartRegistry(t)
+	f := newVerifying(t, mirror)
+	old, next, stranger := deploytest.NewKey(t), deploytest.NewKey(t), deploytest.NewKey(t)
+	own := []byte(`{"default":[{"type":"reject"}]}`) // an admin's: it stays
+	render := func(keys []byte, mirrored string) {
+		t.Helper()
+		set := &manifests.Set{ClusterImagePolicies: []manifests.Item[*configv1.ClusterImagePolicy]{manifests.NewItem(
+			&configv1.ClusterImagePolicy{Spec: configv1.ClusterImagePolicySpec{Scopes: []configv1.ImageScope{finalRepository},
+				Policy: configv1.ImageSigstoreVerificationPolicy{RootOfTrust: configv1.PolicyRootOfTrust{
+					PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: keys}}}}})}}
+		set.IDMSs = []manifests.Item[*configv1.ImageDigestMirrorSet]{manifests.NewItem(&configv1.ImageDigestMirrorSet{
+			Spec: configv1.ImageDigestMirrorSetSpec{ImageDigestMirrors: []configv1.ImageDigestMirrors{{
+				Source: "registry.invalid/ocp", Mirrors: []configv1.ImageMirror{configv1.ImageMirror(mirrored)}}}}})}
+		files, found, err := nodemirrors.Files(set, own)
+		require.NoError(t, err)
+		require.Empty(t, found)
+		for _, file := range files {
+			f.write(file.Path, file.Data)
+		}
+	}
+	require.NoError(t, os.Remove(filepath.Join(f.root, "etc/containers/registries.d/test.yaml")))
+	require.NoError(t, os.Remove(filepath.Join(f.root, "etc/containers/registries.conf.d/50-test.conf")))
+	mirror.Sign(t, old, f.ref, f.image.String())
+	render(append(next.Public, old.Public...), mirror.Addr+"/ocp")
+	f.allowed()
+	render(stranger.Public, mirror.Addr+"/ocp")
+	assert.Contains(t, f.refused(deploy.ClassUnsigned), "does not allow it from "+mirror.Addr)
+	f.image.Repository = "registry.invalid/other/os"
+	assert.Contains(t, f.refused(deploy.ClassUnsigned), "rejects it by its default")
 }

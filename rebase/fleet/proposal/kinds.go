@@ -136,6 +136,7 @@ func forecastKind(k schema.GroupKind) bool {
 		{Group: "config.openshift.io", Kind: "ImageDigestMirrorSet"},
 		{Group: "config.openshift.io", Kind: "ImageTagMirrorSet"},
 		{Group: "config.openshift.io", Kind: "Image"},
+		{Group: "config.openshift.io", Kind: "ClusterImagePolicy"},
 		{Group: "config.openshift.io", Kind: "APIServer"},
 		{Kind: "Node"},
 	}, k)
@@ -144,8 +145,8 @@ func forecastKind(k schema.GroupKind) bool {
 // notForecast says of kinds that belong to nodes or their images why no forecast covers them.
 func notForecast(k schema.GroupKind) string {
 	switch k.Kind {
-	case "ClusterImagePolicy", "ImagePolicy":
-		return "dayone makes nothing of image policies; write /etc/containers/policy.json with a MachineConfig"
+	case "ImagePolicy":
+		return "dayone makes nothing of it; a ClusterImagePolicy holds for all namespaces"
 	case "FeatureGate":
 		return "feature gates change what the platform's own operators render"
 	case "PinnedImageSet":
@@ -159,7 +160,7 @@ func notForecast(k schema.GroupKind) string {
 // settingsOfOthers are the kinds of which another renderer makes MachineConfigs where one is at work.
 func settingsOfOthers(kind string) bool {
 	return slices.Contains([]string{"KubeletConfig", "ContainerRuntimeConfig", "ImageDigestMirrorSet", "ImageTagMirrorSet",
-		"ImageContentSourcePolicy", "Image", "APIServer"}, kind)
+		"ImageContentSourcePolicy", "Image", "APIServer", "ClusterImagePolicy"}, kind)
 }
 
 // singletons are the names of objects of which only one counts.

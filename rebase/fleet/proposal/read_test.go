@@ -265,9 +265,9 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 		{"an image config of another name",
 			"apiVersion: config.openshift.io/v1\nkind: Image\nmetadata: {name: mine}\nspec: {}\n",
 			"only the Image \"cluster\" counts"},
-		{"an image policy", "apiVersion: config.openshift.io/v1\nkind: ClusterImagePolicy\nmetadata: {name: a}\n" +
+		{"an image policy", "apiVersion: config.openshift.io/v1\nkind: ImagePolicy\nmetadata: {name: a, namespace: b}\n" +
 			"spec: {scopes: [a.example.com], policy: {rootOfTrust: {policyType: PublicKey, publicKey: {keyData: Zm9v}}}}\n",
-			"ClusterImagePolicy a (standard input:1:1) is not forecast: dayone makes nothing of image policies"},
+			"(standard input:1:1) is not forecast: dayone makes nothing of it; a ClusterImagePolicy holds for all namespaces"},
 		{"another program's object",
 			"apiVersion: tuned.openshift.io/v1\nkind: Tuned\nmetadata: {name: a}\nspec: {any: thing}\n",
 			"Tuned a (standard input:1:1) is not forecast"},
@@ -317,7 +317,7 @@ func TestRemovals(t *testing.T) {
 			assert.Contains(t, refused, c.want)
 		})
 	}
-	said, _ := read(t, s, with("60-new"), "clusterimagepolicy/a")
+	said, _ := read(t, s, with("60-new"), "imagepolicy/a")
 	assert.Contains(t, said, "there are no objects of this kind")
 	_, _, refused := judge(t, s, proposal.Options{Remove: []string{"mc/00-worker"}})
 	require.ErrorContains(t, refused, "pool worker selects no MachineConfig", "it was the last one")

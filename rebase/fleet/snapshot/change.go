@@ -21,7 +21,7 @@ import (
 // kubectl get takes them.
 const renderedFrom = "machineconfigs,controllerconfigs,kubeletconfigs,containerruntimeconfigs," +
 	"machineconfigurations.operator.openshift.io,imagedigestmirrorsets,imagetagmirrorsets,imagecontentsourcepolicies," +
-	"images.config.openshift.io,featuregates"
+	"images.config.openshift.io,clusterimagepolicies,featuregates"
 
 // ReadWith reads what a forecast is made from as it would be with other objects applied: every pool is rendered with
 // them. The versions are those of this program, as far as the cluster's objects do not say others.
