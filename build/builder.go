@@ -28,6 +28,11 @@ type BuilderOptions struct {
 	// Keys sign what is built. An image that is found counts only if one of them has signed it. Default: nothing is
 	// signed, and every image counts.
 	Keys *sign.Keys
+	// Place is where this builder works, a URL in the provenance of what Keys sign. Default: DefaultPlace.
+	Place string
+	// BillOfMaterials writes an SPDX document in JSON of an image that was built; it is attached to the image. The same
+	// image gives the same bytes. Default: none.
+	BillOfMaterials func(ctx context.Context, image Finished) ([]byte, error)
 	// RetryDelay is the wait before the second attempt; it doubles each time. Default 2 s.
 	RetryDelay time.Duration
 	// Progress takes events as they come, from one goroutine at a time; default drops them.
@@ -131,6 +136,7 @@ func lock(ctx context.Context, stateDir, address string) (unlock func(), err err
 // attempt is one build: request -> inputs -> (reuse) | base -> config layer -> engine -> check -> tag.
 func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Request, id identity,
 	t *timeline) (*Result, error) {
+	began := time.Now()
 	t.enter("request")
 	in, err := normalise(r, id)
 	if err != nil {
@@ -179,7 +185,7 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 		return nil, err
 	}
 	note.Files = append(built.findings, after...)
-	if err := b.sign(ctx, in, image, t); err != nil {
+	if err := b.vouch(ctx, src, image, began, t); err != nil {
 		return nil, err
 	}
 	note.keep(ctx, client, in, image, b.o.Log)

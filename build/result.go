@@ -76,7 +76,7 @@ type Result struct {
 
 // Event is one piece of live progress.
 type Event struct {
-	// Phase is request, base, config, containerfile, push, seal, check or sign.
+	// Phase is request, base, config, containerfile, push, seal, check, sbom or sign.
 	Phase string `json:"phase"`
 	// Step and Of count instructions of the current stage; 0 when unknown.
 	Step int `json:"step,omitempty"`

@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -40,19 +44,99 @@ func (b *Builder) findSigned(ctx context.Context, client *appendengine.Client, i
 	return image, note, nil
 }
 
-// sign signs what this build has made and checked.
-func (b *Builder) sign(ctx context.Context, in input, image *appendengine.Image, t *timeline) error {
-	if b.o.Keys == nil {
-		return nil
+// DefaultPlace is the place of a builder that nobody has named.
+const DefaultPlace = "https://dayone.dev/builder"
+
+// spdxType is the media type of a bill of materials beside an image.
+const spdxType = "application/spdx+json"
+
+// Finished is an image that was built, for a bill of materials.
+type Finished struct {
+	// Name is REPOSITORY@DIGEST by which nodes know it.
+	Name, Digest, BaseDigest string
+	Created                  time.Time
+	// Layers are its blobs, bottom first; the first BaseLayers are the base's.
+	Layers     []basetree.Layer
+	BaseLayers int
+}
+
+// vouch attaches to what this build has made and checked what is in it and what it was made from, and signs it.
+func (b *Builder) vouch(ctx context.Context, src source, image *appendengine.Image, began time.Time,
+	t *timeline) error {
+	bom, err := b.describe(ctx, src, image, t)
+	if err != nil || b.o.Keys == nil || b.o.Keys.Key == nil {
+		return err
 	}
 	t.enter("sign")
-	if err := b.o.Keys.Sign(ctx, in.signed(image)); err != nil {
+	at := src.signed(image)
+	err = b.o.Keys.Key.Attest(ctx, at, src.provenance(cmp.Or(b.o.Place, DefaultPlace), began, bom))
+	if err == nil {
+		err = b.o.Keys.Sign(ctx, at)
+	}
+	if err != nil {
 		return signingFailure(err)
 	}
 	return nil
 }
 
-func signingFailure(err error) error {
+// describe attaches the bill of materials and returns it. An image whose packages cannot be read gets none: it is no
+// worse to boot.
+func (b *Builder) describe(ctx context.Context, src source, image *appendengine.Image, t *timeline) ([]byte, error) {
+	if b.o.BillOfMaterials == nil {
+		return nil, nil
+	}
+	t.enter("sbom")
+	layers, err := image.Layers(0)
+	if err != nil {
+		return nil, registryFailure("sbom", err)
+	}
+	at := src.signed(image)
+	bom, err := b.o.BillOfMaterials(ctx, Finished{Name: at.Repository + "@" + image.Ref.DigestStr(),
+		Digest: image.Ref.DigestStr(), BaseDigest: src.baseDigest, Created: image.Created(), Layers: layers,
+		BaseLayers: len(src.base.image.Manifest.Layers)})
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	if err != nil {
+		b.o.Log.WithError(err).Warn("the image has no bill of materials")
+		return nil, nil
+	}
+	err = transfer.AttachDocument(ctx, at.Endpoint, transfer.Document{Type: spdxType, Content: bom}, transfer.Options{})
+	if err != nil {
+		f := signingFailure(err)
+		f.Step = "sbom"
+		return nil, f
+	}
+	return bom, nil
+}
+
+// provenance says what the image was made from.
+func (s source) provenance(place string, began time.Time, bom []byte) sign.Provenance {
+	var p sign.Provenance
+	p.BuildDefinition.ExternalParameters = sign.Parameters{Address: s.address, Pool: s.Pool,
+		RenderedConfig: s.Config.Name, ConfigHash: s.configHash, Platform: s.platform()}
+	depends := []sign.Dependency{{Name: "base", URI: "docker://" + s.Base.Reference, Digest: sign.Digest(s.baseDigest)}}
+	if s.Containerfile != "" {
+		depends = append(depends, sign.Dependency{Name: "Containerfile",
+			Digest: sign.Digest("sha256:" + hash([]byte(s.Containerfile)))})
+	}
+	if s.Extensions != nil && s.usesExtensions() {
+		if d, err := s.Extensions.Digest(); err == nil { // NewRequest has seen to it
+			depends = append(depends, sign.Dependency{Name: "extensions", URI: "docker://" + s.Extensions.Reference,
+				Digest: sign.Digest(d)})
+		}
+	}
+	p.BuildDefinition.ResolvedDependencies = depends
+	p.RunDetails = sign.Run{Builder: sign.Builder{ID: place}, Metadata: sign.Metadata{
+		StartedOn: began.UTC().Truncate(time.Second), FinishedOn: time.Now().UTC().Truncate(time.Second)}}
+	if bom != nil {
+		p.RunDetails.Byproducts = []sign.Dependency{{Name: "bill of materials", MediaType: spdxType,
+			Digest: sign.Digest(digest.FromBytes(bom).String())}}
+	}
+	return p
+}
+
+func signingFailure(err error) *Failure {
 	f := asFailure("sign", err)
 	if errors.Is(err, transfer.ErrUnavailable) {
 		f.Class, f.Next = ClassTransient, "check the registry's log"

@@ -1,6 +1,8 @@
 package build_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,14 @@ func TestBuildIsSigned(t *testing.T) {
 	assert.Equal(t, unsigned.Digest, first.Digest)
 	require.NoError(t, keys.Verify(t.Context(), at(first.Reference)))
 	assert.True(t, with(keys).Reused)
+	p, err := sign.ReadProvenance(t.Context(), at(first.Reference), key.Public)
+	require.NoError(t, err)
+	said := p.BuildDefinition.ExternalParameters
+	assert.Equal(t, []string{first.Address, first.Inputs.ConfigHash, "master"}, []string{said.Address, said.ConfigHash,
+		said.Pool})
+	assert.Equal(t, sign.Digest(first.Inputs.Base), p.BuildDefinition.ResolvedDependencies[0].Digest)
+	_, err = sign.ReadProvenance(t.Context(), at(first.Reference), newer.Public)
+	require.ErrorIs(t, err, transfer.ErrNotAllowed)
 
 	t.Run("an image that somebody else put under the address", func(t *testing.T) {
 		address, err := r.Address()
@@ -89,6 +99,33 @@ func TestBuildIsSigned(t *testing.T) {
 	t.Run("who has no key looks only", func(t *testing.T) {
 		assert.True(t, with(&sign.Keys{Public: []sign.PublicKey{key.Public}}).Reused)
 	})
+}
+
+// TestBillOfMaterials: the same image gets the same document, which is attached once; one that cannot be made stops
+// nothing.
+func TestBillOfMaterials(t *testing.T) {
+	reg := registrytest.Start(t)
+	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), inline)
+	r.Options.Rebuild = true
+	with := func(write func(build.Finished) ([]byte, error)) *build.Result {
+		t.Helper()
+		bom := func(_ context.Context, f build.Finished) ([]byte, error) { return write(f) }
+		result, err := build.NewBuilder(build.BuilderOptions{BillOfMaterials: bom}).Build(t.Context(), r)
+		require.NoError(t, err)
+		return result
+	}
+	var result *build.Result
+	for range 2 {
+		result = with(func(f build.Finished) ([]byte, error) {
+			assert.Less(t, f.BaseLayers, len(f.Layers))
+			return []byte("of " + f.Name), nil
+		})
+	}
+	with(func(build.Finished) ([]byte, error) { return nil, errors.New("a damaged database") })
+	found, err := transfer.Documents(t.Context(), transfer.Endpoint{Reference: result.Reference, CAFile: reg.CAFile,
+		AuthFile: reg.PullAuthFile}, "application/spdx+json")
+	require.NoError(t, err)
+	assert.Equal(t, [][]byte{[]byte("of " + result.Reference)}, found)
 }
 
 func copySignatures(t *testing.T, from, to name.Tag, options []remote.Option) {

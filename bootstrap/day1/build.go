@@ -123,6 +123,7 @@ func newBuilder(h Host, pool string, keys *sign.Keys) (*build.Builder, error) {
 		return nil, err
 	}
 	return build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Keys: keys,
+		Place: build.DefaultPlace + "/bootstrap", BillOfMaterials: h.BillOfMaterials,
 		Log: h.Log.WithField("pool", pool), Progress: func(e build.Event) { h.BuildProgress(pool, e) }}), nil
 }
 

@@ -12,8 +12,12 @@ import (
 	"maps"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"dayone.dev/dayone/build/basetree"
 )
@@ -52,6 +56,12 @@ func newLayerFiles() layerFiles {
 // lay puts a layer over those below it.
 func (l *layerFiles) lay(over layerFiles) {
 	drop := func(p string) bool { return over.covers(p) }
+	for p, f := range over.files {
+		if of, ok := l.files[f.below]; ok && f.below != "" {
+			of.Path = p
+			over.files[p] = of
+		}
+	}
 	maps.DeleteFunc(l.files, func(p string, _ File) bool { return drop(p) })
 	maps.DeleteFunc(l.kept, func(p string, _ kept) bool { return drop(p) })
 	maps.DeleteFunc(l.kernels, func(p string, _ bool) bool { return drop(p) })
@@ -76,13 +86,36 @@ func (l *layerFiles) covers(p string) bool {
 
 // collector reads an image layer by layer, bottom first.
 type collector struct {
-	dir  string
-	base int
-	all  bool // hold and hash the base's files too
-	seen layerFiles
+	dir   string
+	base  int
+	all   bool // hold and hash the base's files too
+	files atomic.Int64
+	seen  layerFiles
 }
 
-func (c *collector) layer(ctx context.Context, i int, layer basetree.Layer) error {
+// layers reads as many layers at once as there are processors, and lays them over each other.
+func (c *collector) layers(ctx context.Context, layers []basetree.Layer) error {
+	read := make([]layerFiles, len(layers))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, layer := range layers {
+		g.Go(func() (err error) {
+			if read[i], err = c.layer(ctx, i, layer); err != nil {
+				return fmt.Errorf("layer %d: %w", i+1, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, l := range read {
+		c.seen.lay(l)
+	}
+	return nil
+}
+
+func (c *collector) layer(ctx context.Context, i int, layer basetree.Layer) (layerFiles, error) {
 	l := newLayerFiles()
 	err := basetree.Walk(ctx, layer, func(p string, h *tar.Header, body io.Reader) error {
 		name := path.Base(p)
@@ -96,16 +129,13 @@ func (c *collector) layer(ctx context.Context, i int, layer basetree.Layer) erro
 			l.gone[path.Join(path.Dir(p), strings.TrimPrefix(name, whiteout))] = true
 			return nil
 		}
-		if len(c.seen.files)+len(l.files)+len(l.gone) >= maxFiles {
+		if c.files.Add(1) > maxFiles {
 			return fmt.Errorf("%w: more than %d files", errTooLarge, maxFiles)
 		}
 		l.gone[p] = true
 		return c.entry(&l, i, p, h, body)
 	})
-	if err == nil {
-		c.seen.lay(l)
-	}
-	return err
+	return l, err
 }
 
 // entry takes a file or link of a layer.
@@ -155,14 +185,10 @@ func (c *collector) file(l *layerFiles, p string, h *tar.Header, body io.Reader)
 		f.Link = h.Linkname
 	case tar.TypeLink:
 		target := basetree.Canonical(h.Linkname)
-		of, ok := l.files[target]
-		if !ok {
-			of, ok = c.seen.files[target]
-		}
-		if ok {
+		if of, ok := l.files[target]; ok {
 			f, f.Path = of, p
 		} else {
-			f.content = target // that of an ostree object is its checksum
+			f.content, f.below = target, target // that of an ostree object is its checksum
 		}
 	case tar.TypeReg:
 		one, two := sha1.New(), sha256.New() //nolint:gosec // see the import

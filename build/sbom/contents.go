@@ -94,6 +94,7 @@ type File struct {
 	SHA256 string `json:"sha256,omitempty"`
 
 	content string // tells contents apart; empty if it was not read
+	below   string // the file of a lower layer that it is a hard link to
 }
 
 // maxFiles bounds the files that are held: a host's root has about 100,000.
@@ -119,10 +120,8 @@ func read(ctx context.Context, img Image, dir string, all bool) (out *Contents, 
 		}
 	}()
 	c := &collector{dir: scratch, base: img.BaseLayers, all: all, seen: newLayerFiles()}
-	for i, layer := range img.Layers {
-		if err := c.layer(ctx, i, layer); err != nil {
-			return nil, fmt.Errorf("read contents of %s, layer %d: %w", img.Name, i+1, err)
-		}
+	if err := c.layers(ctx, img.Layers); err != nil {
+		return nil, fmt.Errorf("read contents of %s, %w", img.Name, err)
 	}
 	if err := c.fetchLinked(ctx, img.Layers); err != nil {
 		return nil, fmt.Errorf("read contents of %s: %w", img.Name, err)

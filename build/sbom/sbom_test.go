@@ -224,6 +224,20 @@ func TestDocuments(t *testing.T) {
 	assert.Len(t, *decoded.Components, 1+1+2+5, "OS, kernel, packages, files")
 }
 
+func TestLinkToALayerBelow(t *testing.T) {
+	c := read(t, image(pack(t, entry{path: "etc/base", content: "x"}), pack(t, entry{path: "etc/file", content: "text"}),
+		pack(t, entry{path: "etc/link", hard: "etc/file"})))
+	var sums []string
+	for _, f := range c.Added {
+		if f.Path != "/etc/base" {
+			sums = append(sums, f.SHA256)
+		}
+	}
+	require.Len(t, sums, 2)
+	assert.NotEmpty(t, sums[0])
+	assert.Equal(t, sums[0], sums[1])
+}
+
 func TestCompare(t *testing.T) {
 	from := image(pack(t, entry{path: "usr/lib/modules/6.1.0/vmlinuz"}, entry{path: "etc/same", content: "x"},
 		entry{path: "etc/owner", content: "x"}, entry{path: "etc/gone"}, entry{path: "etc/text", content: "a"},

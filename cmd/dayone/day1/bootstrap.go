@@ -11,6 +11,7 @@ import (
 	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildahengine"
+	"dayone.dev/dayone/build/sbom"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/render"
@@ -84,6 +85,7 @@ func runBootstrap(cmd *cobra.Command, o standalone.Options, versions render.Vers
 	o.NewEngine = func(dir string) (build.ContainerEngine, error) {
 		return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
 	}
+	o.BillOfMaterials = sbom.OfBuilds(versions.Raw)
 	is, err := chosenFlow(flow, o.Dir)
 	if err != nil {
 		return err

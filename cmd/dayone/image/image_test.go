@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/cmd/internal/cli/clitest"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 func status(version string) map[string]string {
@@ -87,6 +88,39 @@ func TestCommands(t *testing.T) {
 	})
 }
 
+func TestProvenance(t *testing.T) {
+	reg := registrytest.Start(t)
+	base := buildtest.Push(t, reg, buildtest.Base{Files: status("1")})
+	dir := t.TempDir()
+	key, err := sign.LoadOrCreate(dir)
+	require.NoError(t, err)
+	r := buildtest.Request(t, reg, base, "FROM configs\nCOPY <<x /etc/motd\nhello\nx\n")
+	result, err := build.NewBuilder(build.BuilderOptions{Keys: &sign.Keys{Key: key},
+		BillOfMaterials: sbom.OfBuilds("v1")}).Build(t.Context(), r)
+	require.NoError(t, err)
+	verify := func(more ...string) (int, string, string) {
+		return clitest.Run(t, Commands("v1"), append([]string{"verify", result.Reference, "--ca", reg.CAFile,
+			"--authfile", reg.PullAuthFile, "--key", filepath.Join(dir, sign.PublicFile)}, more...)...)
+	}
+	digest := strings.SplitN(base.Reference, "@", 2)[1]
+	code, out, stderr := verify("--base-digest", digest, "--config-hash", result.Inputs.ConfigHash, "--address",
+		result.Address)
+	require.Zero(t, code, stderr+out)
+	assert.Contains(t, out, "built by https://dayone.dev/builder")
+	code, out, _ = verify("--base-digest", "sha256:"+strings.Repeat("0", 64))
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, digest+", and wanted is sha256:000")
+
+	found, err := transfer.Documents(t.Context(), transfer.Endpoint{Reference: result.Reference, CAFile: reg.CAFile,
+		AuthFile: reg.PullAuthFile}, "application/spdx+json")
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	code, out, stderr = clitest.Run(t, Commands("v1"), "sbom", result.Reference, "--ca", reg.CAFile, "--authfile",
+		reg.PullAuthFile)
+	require.Zero(t, code, stderr)
+	assert.Equal(t, out, string(found[0]), "what is attached is what the command writes")
+}
+
 func TestSigning(t *testing.T) {
 	reg := registrytest.Start(t)
 	image := buildtest.Push(t, reg, buildtest.Base{Files: status("1"), Repository: "os/worker"}).Reference
@@ -100,7 +134,8 @@ func TestSigning(t *testing.T) {
 	signWith := func(key, image string, more ...string) (int, string, string) {
 		key = filepath.Join(dir, key)
 		return run(append([]string{"sign", image, "--ca", reg.CAFile, "--authfile", reg.PushAuthFile,
-			"--key", filepath.Join(key, sign.KeyFile), "--passphrase-file", filepath.Join(key, sign.PassphraseFile)}, more...)...)
+			"--key", filepath.Join(key, sign.KeyFile),
+			"--passphrase-file", filepath.Join(key, sign.PassphraseFile)}, more...)...)
 	}
 	verifyWith := func(image string, more ...string) (int, string, string) {
 		args := []string{"verify", image, "--ca", reg.CAFile, "--authfile", reg.PullAuthFile,

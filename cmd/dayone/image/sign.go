@@ -6,9 +6,11 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/transfer"
@@ -54,8 +56,8 @@ func newSignCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign IMAGE",
 		Short: "Add a signature to an image that a registry has",
-		Long: "IMAGE is HOST/REPOSITORY@DIGEST. No blob moves and the digest stays. The signatures that the image has stay, " +
-			"too:\nso nodes can be given a new key while images are signed with the old and the new one.",
+		Long: "IMAGE is HOST/REPOSITORY@DIGEST. No blob moves and the digest stays. The " +
+			"signatures that the image has stay, too:\nso nodes can be given a new key while images are signed with the old and the new one.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.Contains(args[0], "@") {
@@ -111,10 +113,12 @@ type verification struct {
 func newVerifyCommand() *cobra.Command {
 	var s signed
 	var files []string
+	var wanted origin
 	cmd := &cobra.Command{
 		Use:   "verify IMAGE",
 		Short: "Tell whether an image is signed as nodes demand it",
-		Long: "IMAGE is HOST/REPOSITORY[:TAG|@DIGEST]. One of the keys must have signed it. The exit code is 0 if all is " +
+		Long: "IMAGE is HOST/REPOSITORY[:TAG|@DIGEST]. One of the keys must have signed it. What its provenance\n" +
+			"says must be what you want, if you say what that is, and what its labels say. The exit code is 0 if all is " +
 			"well\nand 1 if not.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -140,6 +144,13 @@ func newVerifyCommand() *cobra.Command {
 				}
 				out.Checks, out.OK = append(out.Checks, v), out.OK || v.OK
 			}
+			found, err := wanted.compare(cmd, image, keys)
+			if err != nil {
+				return err
+			}
+			for _, v := range found {
+				out.Checks, out.OK = append(out.Checks, v), out.OK && v.OK
+			}
 			if err := cli.PrintTable(cmd, out, out.print); err != nil || out.OK {
 				return err
 			}
@@ -147,8 +158,56 @@ func newVerifyCommand() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().StringArrayVar(&files, "key", nil, "a public key (PEM); may be repeated")
+	flags := cmd.Flags()
+	flags.StringArrayVar(&files, "key", nil, "a public key (PEM); may be repeated")
+	flags.StringVar(&wanted.base, "base-digest", "", "the digest of the base image that the provenance must name")
+	flags.StringVar(&wanted.config, "config-hash", "", "the content hash of the rendered config that it must name "+
+		"(label "+build.LabelConfigHash+")")
+	flags.StringVar(&wanted.address, "address", "", "the content address that it must name (label "+build.LabelAddress+")")
 	return cmd
+}
+
+// origin is what an image must be made from; an empty field is not asked for.
+type origin struct{ base, config, address string }
+
+// compare tells whether the provenance says what is wanted and what the image's own labels say. An image without
+// provenance passes if nothing is wanted of it.
+func (o origin) compare(cmd *cobra.Command, image sign.Image, keys []sign.PublicKey) ([]verdict, error) {
+	p, err := sign.ReadProvenance(cmd.Context(), image, keys...)
+	if errors.Is(err, transfer.ErrNotAllowed) {
+		return []verdict{{Check: "provenance", OK: o == origin{}, Detail: err.Error()}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	img, err := transfer.Inspect(cmd.Context(), image.Endpoint, "")
+	if err != nil {
+		return nil, err
+	}
+	said := p.BuildDefinition.ExternalParameters
+	base := ""
+	for _, d := range p.BuildDefinition.ResolvedDependencies {
+		if d.Name == "base" {
+			base = "sha256:" + d.Digest["sha256"]
+		}
+	}
+	out := []verdict{{Check: "provenance", OK: true, Detail: "built by " + p.RunDetails.Builder.ID + " on " +
+		p.RunDetails.Metadata.FinishedOn.Format(time.DateTime) + " UTC"}}
+	for _, c := range []struct{ name, said, label, want string }{
+		{"base", base, build.LabelBaseDigest, o.base},
+		{"config", said.ConfigHash, build.LabelConfigHash, o.config},
+		{"address", said.Address, build.LabelAddress, o.address},
+	} {
+		v := verdict{Check: c.name, OK: true, Detail: c.said}
+		if label := img.Labels[c.label]; label != c.said {
+			v.OK, v.Detail = false, c.said+", and the image's label says "+label
+		}
+		if c.want != "" && c.want != c.said {
+			v.OK, v.Detail = false, c.said+", and wanted is "+c.want
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 // signatureOf looks for a signature by one key.
@@ -181,8 +240,8 @@ func newKeygenCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "keygen DIRECTORY",
 		Short: "Make a key that signs images, with a passphrase of its own",
-		Long: "It writes " + sign.KeyFile + " (encrypted as cosign does it) and " + sign.PassphraseFile + ", both mode 0600, " +
-			"and " + sign.PublicFile + ".\nA key that is there stays.",
+		Long: "It writes " + sign.KeyFile + " (encrypted as cosign does it) and " + sign.PassphraseFile +
+			", both mode 0600, and " + sign.PublicFile + ".\nA key that is there stays.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := sign.LoadOrCreate(args[0])
