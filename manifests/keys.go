@@ -142,6 +142,9 @@ const (
 	// AnnotationRelease on the ControllerConfig and on the MachineConfigs that MCO's program makes says for which state of
 	// the cluster they were made (manifests/releasecontroller). While they differ nothing is rendered of them.
 	AnnotationRelease = DayonePrefix + "release"
+	// AnnotationReleaseBefore on the ControllerConfig is the release that nodes have while another one is being written to
+	// the MachineConfigs (manifests/releasecontroller).
+	AnnotationReleaseBefore = DayonePrefix + "release-before"
 	// AnnotationBaseImage is "true" on a MachineConfig whose osImageURL is the base of a layered pool's next image.
 	// Without it admission refuses such an osImageURL (manifests/assets/cluster).
 	AnnotationBaseImage = DayonePrefix + "base-image"

@@ -49,7 +49,7 @@ func leaveRelease(ctx context.Context, t Target) error {
 		objects = append(objects, &controllers.Items[i])
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-		manifests.AnnotationRelease: nil}}})
+		manifests.AnnotationRelease: nil, manifests.AnnotationReleaseBefore: nil}}})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}

@@ -17,8 +17,9 @@ import (
 )
 
 // apply brings a result to the cluster. The ControllerConfig comes first: from then on its token is another than that
-// of the MachineConfigs, and nothing is rendered until the last of them is written.
-func (r *reconciler) apply(ctx context.Context, in inputs, made *result, have []mcfgv1.MachineConfig) error {
+// of the MachineConfigs, and nothing is rendered until the last of them is written. Until then nodes have before.
+func (r *reconciler) apply(ctx context.Context, in inputs, made *result, have []mcfgv1.MachineConfig,
+	before string) error {
 	var all []*mcfgv1.MachineConfig
 	for _, role := range slices.Sorted(maps.Keys(made.Configs)) {
 		list, err := spread(role, ofRole(have, role), made.Configs[role])
@@ -28,7 +29,7 @@ func (r *reconciler) apply(ctx context.Context, in inputs, made *result, have []
 		all = append(all, list...)
 	}
 	all = append(all, rest(have, made.Configs)...)
-	if err := r.writeController(ctx, in, made); err != nil {
+	if err := r.writeController(ctx, in, made, before); err != nil {
 		return err
 	}
 	if err := r.writeStreams(ctx, in, made); err != nil {
@@ -74,7 +75,7 @@ func followed(m *mcfgv1.MachineConfig) bool {
 }
 
 // writeController writes images, versions and token at once.
-func (r *reconciler) writeController(ctx context.Context, in inputs, made *result) error {
+func (r *reconciler) writeController(ctx context.Context, in inputs, made *result, before string) error {
 	live := in.live.DeepCopy()
 	want := in.controller.DeepCopy()
 	annotations := want.GetAnnotations()
@@ -83,6 +84,9 @@ func (r *reconciler) writeController(ctx context.Context, in inputs, made *resul
 	}
 	annotations[manifests.AnnotationGeneratedByVersion] = made.Raw
 	annotations[manifests.AnnotationReleaseImageVersion] = in.release.version
+	if annotations[manifests.AnnotationRelease] != in.token {
+		annotations[manifests.AnnotationReleaseBefore] = before
+	}
 	annotations[manifests.AnnotationRelease] = in.token
 	want.SetAnnotations(annotations)
 	for field, image := range map[string]string{"baseOSContainerImage": made.OS,

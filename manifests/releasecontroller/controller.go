@@ -94,13 +94,16 @@ func (r *reconciler) follow(ctx context.Context) (state, error) {
 	if err := r.live.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, controller); err != nil {
 		return state{}, client.IgnoreNotFound(err)
 	}
-	have, err := r.made(ctx)
+	have, err := r.made(ctx, r.client)
 	if err != nil || !slices.ContainsFunc(have, func(m mcfgv1.MachineConfig) bool { return manifests.IsTemplate(&m) }) {
 		return state{}, err
 	}
-	s := state{release: controller.GetAnnotations()[manifests.AnnotationReleaseImageVersion]}
+	s := state{release: reached(controller, have)}
 	rel, err := r.release(ctx)
 	if err != nil {
+		return s, err
+	}
+	if s.release, err = r.surely(ctx, s.release, rel, controller); err != nil {
 		return s, err
 	}
 	if older(rel.version, s.release) {
@@ -113,15 +116,12 @@ func (r *reconciler) follow(ctx context.Context) (state, error) {
 		return s, err
 	}
 	token := controller.GetAnnotations()[manifests.AnnotationRelease]
-	written := !slices.ContainsFunc(have, func(m mcfgv1.MachineConfig) bool {
-		return m.Annotations[manifests.AnnotationRelease] != in.token
-	})
 	done := state{reason: reasonFollowed, text: "nodes are given release " + rel.version, release: rel.version}
 	switch {
 	case token == "" && s.release == rel.version && equality.Semantic.DeepEqual(in.controller.Object, controller.Object):
 		return done, r.adopt(ctx, in, have)
-	case token == in.token && written:
-		return done, r.removeJobs(ctx, "")
+	case token == in.token && all(have, token):
+		return done, errors.Join(r.removeJobs(ctx, ""), r.forget(ctx, controller))
 	}
 	made, err := r.run(ctx, in)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *reconciler) follow(ctx context.Context) (state, error) {
 			in.name())
 		return s, nil
 	}
-	if err := r.apply(ctx, in, made, have); err != nil {
+	if err := r.apply(ctx, in, made, have, s.release); err != nil {
 		return s, err
 	}
 	r.o.Log.WithFields(map[string]any{"release": rel.version, "token": in.token}).Info("release followed")
@@ -147,10 +147,53 @@ func (r *reconciler) follow(ctx context.Context) (state, error) {
 	return done, nil
 }
 
+// reached is the release of which nodes may have something. Nothing is rendered of one that is still being written.
+func reached(controller *unstructured.Unstructured, have []mcfgv1.MachineConfig) string {
+	a := controller.GetAnnotations()
+	if before := a[manifests.AnnotationReleaseBefore]; before != "" && !all(have, a[manifests.AnnotationRelease]) {
+		return before
+	}
+	return a[manifests.AnnotationReleaseImageVersion]
+}
+
+// all says whether MCO's MachineConfigs were all made for a state.
+func all(have []mcfgv1.MachineConfig, token string) bool {
+	return !slices.ContainsFunc(have, func(m mcfgv1.MachineConfig) bool {
+		return m.Annotations[manifests.AnnotationRelease] != token
+	})
+}
+
+// surely looks at the MachineConfigs themselves before a release may go back: the cache may be late, and the rest of
+// what it shows half written be written and rendered.
+func (r *reconciler) surely(ctx context.Context, have string, rel release,
+	controller *unstructured.Unstructured) (string, error) {
+	if !older(rel.version, controller.GetAnnotations()[manifests.AnnotationReleaseImageVersion]) {
+		return have, nil
+	}
+	live, err := r.made(ctx, r.live)
+	return reached(controller, live), err
+}
+
+// forget ends the note of the release before, when everything of the present one is written.
+func (r *reconciler) forget(ctx context.Context, controller *unstructured.Unstructured) error {
+	want := controller.DeepCopy()
+	annotations := want.GetAnnotations()
+	if _, noted := annotations[manifests.AnnotationReleaseBefore]; !noted {
+		return nil
+	}
+	delete(annotations, manifests.AnnotationReleaseBefore)
+	want.SetAnnotations(annotations)
+	if err := r.client.Patch(ctx, want, client.MergeFromWithOptions(controller, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(prefix)); err != nil {
+		return fmt.Errorf("write ControllerConfig: %w", err)
+	}
+	return nil
+}
+
 // made are the MachineConfigs that MCO's program has made.
-func (r *reconciler) made(ctx context.Context) ([]mcfgv1.MachineConfig, error) {
+func (r *reconciler) made(ctx context.Context, from client.Reader) ([]mcfgv1.MachineConfig, error) {
 	var list mcfgv1.MachineConfigList
-	if err := r.client.List(ctx, &list); err != nil {
+	if err := from.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list MachineConfigs: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(m mcfgv1.MachineConfig) bool {

@@ -104,7 +104,7 @@ func made(t *testing.T, e *kubetest.Env) {
 	}
 	require.NoError(t, e.Client.Patch(t.Context(), &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-worker"}},
 		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+
-			manifests.AnnotationRelease+`":"x"}}}`))))
+			manifests.AnnotationRelease+`":"x","`+manifests.AnnotationReleaseBefore+`":"x"}}}`))))
 	n := &corev1.Node{}
 	require.NoError(t, e.Client.Get(t.Context(), client.ObjectKey{Name: "n"}, n))
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: manifests.TaintUpdateInProgress,
