@@ -82,7 +82,9 @@ func TestEventsAndMetrics(t *testing.T) {
 	for name, want := range map[string]float64{"dayone_build_degraded{worker}": 0, "ocl_build_total{worker,succeeded}": 1,
 		"ocl_build_state{worker,succeeded}": 1, "ocl_active_builds{worker}": 0,
 		"ocl_config_change_total{worker}": 2, "ocl_build_duration_seconds{worker,succeeded}": 1,
-		"ocl_image_push_total{worker,succeeded}": 1, "mco_mosc_count{}": 1} {
+		"ocl_image_push_total{worker,succeeded}": 1, "mco_mosc_count{}": 1,
+		"ocl_build_job_state{worker,succeeded}": 1, "ocl_image_push_state{worker,succeeded}": 1,
+		"ocl_build_queue_duration_seconds{worker}": 2, "ocl_image_push_duration_seconds{worker,succeeded}": 1} {
 		value, found := got[name]
 		assert.True(t, found, name)
 		assert.InDelta(t, want, value, 0, name)

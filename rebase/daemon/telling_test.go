@@ -122,9 +122,12 @@ func TestEventsOfAWayWithoutAReboot(t *testing.T) {
 	f := newFixture(t)
 	f.join(rendered("rendered-noreboot-1", "/etc/containers/policy.json=1", "/etc/kubernetes/credential-providers/a=1"),
 		"")
-	f.m.fails = map[string]error{"restart kubelet.service": errors.New("exit status 1")}
 	f.reasons()
 	f.aim(rendered("rendered-noreboot-2", "/etc/containers/policy.json=2"), "")
+	f.m.fails = map[string]error{"reload crio.service": errors.New("exit status 3")}
+	require.ErrorContains(t, f.fails(), "exit status 3")
+	require.Len(t, f.events()["FailedServiceReload"], 1)
+	f.m.fails = map[string]error{"restart kubelet.service": errors.New("exit status 1")}
 	require.ErrorContains(t, f.fails(), "exit status 1")
 	require.Error(t, f.step())
 	all := f.events()
@@ -235,6 +238,55 @@ func TestADrainThatTakesTooLongIsTold(t *testing.T) {
 	}
 	assert.Equal(t, 1, f.reasons()["FailedToDrain"])
 	assert.Equal(t, nodestate.StateWorking, f.record().State)
+}
+
+func TestANodeThatStaysCordonedIsTold(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-cordoned-1", "/etc/a=1"), image(1))
+	f.aim(rendered("rendered-cordoned-2", "/etc/a=2"), image(2))
+	f.reaches(daemon.Uncordoning)
+	later := atomic.Int64{}
+	f.through(func(o *daemon.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	for range 3 { // nobody uncordons it
+		_, err := f.agent.Step(t.Context())
+		require.NoError(t, err)
+	}
+	assert.Zero(t, f.reasons()["FailedToUncordon"])
+	later.Store(int64(11 * time.Minute))
+	for range 3 {
+		_, err := f.agent.Step(t.Context())
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, f.reasons()["FailedToUncordon"])
+}
+
+// An update that changes kernel arguments alone stages the image that runs.
+func TestAnImageThatStaysIsTold(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-skips-1", "/etc/a=1"), image(1))
+	f.reasons()
+	next := rendered("rendered-skips-2", "/etc/a=1")
+	next.Spec.KernelArguments = []string{"audit=1"}
+	f.aim(next, image(1))
+	f.settle()
+	got := f.reasons()
+	assert.Equal(t, []int{1, 1, 1, 0, 0}, []int{got["OSUpgradeSkipped"], got["OSUpdateStarted"], got["Reboot"],
+		got["InClusterUpgrade"], got["OSUpgradeApplied"]}, "%v", got)
+}
+
+// A node that is unlike its target after an update is not done.
+func TestANodeThatIsUnlikeItsTargetIsTold(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-unlike-1", "/etc/a=1"), image(1))
+	f.aim(rendered("rendered-unlike-2", "/etc/a=2"), image(2))
+	f.reaches(daemon.Verifying)
+	require.NoError(t, os.WriteFile(filepath.Join(f.m.root, "/etc/a"), []byte("other"), 0o644))
+	require.Error(t, f.fails())
+	require.Error(t, f.step())
+	assert.Equal(t, 1, f.reasons()["OnDiskStateValidationFailed"])
+	assert.NotEqual(t, nodestate.StateDone, f.record().State)
 }
 
 func TestABootOfANodeThatIsBehindIsTold(t *testing.T) {

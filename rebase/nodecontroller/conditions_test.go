@@ -1,6 +1,7 @@
 package nodecontroller_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +178,26 @@ func TestPoolsAreShownUnderMCOsNames(t *testing.T) {
 	require.NoError(t, f.env.Client.Delete(t.Context(), f.object()))
 	f.look()
 	assert.NotContains(t, shown(), "mco_machine_count{"+pool+"}")
+}
+
+// An empty node selector is told once for each change of the pool, and selects nothing.
+func TestAPoolThatWouldSelectAllIsTold(t *testing.T) {
+	f := newFixture(t, nodecontroller.Options{})
+	f.node("a", target.Target{Config: "rendered-" + f.pool + "-1"})
+	p := f.object()
+	p.Spec.NodeSelector = &metav1.LabelSelector{}
+	require.NoError(t, f.env.Client.Update(t.Context(), p))
+	for range 3 {
+		f.look()
+	}
+	told := 0
+	for len(f.ev.Events) > 0 {
+		if strings.Contains(<-f.ev.Events, "Warning SelectingAll") {
+			told++
+		}
+	}
+	assert.Equal(t, 1, told)
+	assert.Zero(t, f.object().Status.MachineCount)
 }
 
 // The control plane's records are told one by one, and no worker's is.
