@@ -99,8 +99,14 @@ func (w *world) here(reference string) string {
 	return strings.Replace(reference, kubecluster.RegistryName, w.cluster.Registry.Address, 1)
 }
 
-// image builds one of dayone's programs, pushes its image and gives the name in the cluster.
+// image is imageOf of this test's version.
 func (w *world) image(program string) string {
+	w.t.Helper()
+	return w.imageOf(program, version)
+}
+
+// imageOf builds one of dayone's programs, pushes its image and gives the name in the cluster.
+func (w *world) imageOf(program, version string) string {
 	w.t.Helper()
 	p, err := images.Find(program)
 	require.NoError(w.t, err)

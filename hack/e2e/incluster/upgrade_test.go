@@ -1,0 +1,129 @@
+package incluster_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
+)
+
+// newer is another version of the programs, one minor after version.
+const newer = "v0.1.0-test"
+
+// Containerfiles that are built for longer than dayone takes to be replaced on a machine that is not very busy.
+const (
+	before = "FROM configs AS final\nRUN sleep 40 && echo before > /etc/from-run\n"
+	after  = "FROM configs AS final\nRUN sleep 40 && echo after > /etc/from-run\n"
+)
+
+// TestDayoneIsReplacedWhilePodsBuild upgrades dayone to a newer version and takes it back, each time while a pod
+// builds: the pod goes on, its result is taken by the other version, no build is begun again and no config is rendered
+// anew.
+func TestDayoneIsReplacedWhilePodsBuild(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	mark := []byte(`{"metadata":{"annotations":{"` + manifests.AnnotationStandalone + `":""}}}`)
+	require.NoError(t, w.client.Patch(t.Context(), &mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{
+		Name: render.ControllerConfigName}}, client.RawPatch("application/merge-patch+json", mark)))
+	w.pool("worker")
+	w.machineOSConfig("worker", before)
+	first := w.buildRuns()
+	rendered := w.renderedConfigs()
+	require.NotEmpty(t, rendered)
+	w.replacedBy(newer)
+	b := w.ended("worker", func(*mcfgv1.MachineOSBuild) bool { return true })
+	w.builtOnce(b, first, "before\n", 1)
+
+	w.edit("worker", after)
+	second := w.buildRuns()
+	w.replacedBy(version)
+	b = w.ended("worker", func(n *mcfgv1.MachineOSBuild) bool { return n.Name != b.Name })
+	w.builtOnce(b, second, "after\n", 2)
+	assert.Equal(t, rendered, w.renderedConfigs(), "nothing is rendered anew")
+	assert.NotContains(t, w.dayone("cluster", "status"), "RenderDegraded")
+}
+
+// buildRuns waits until a pod builds and gives its Job.
+func (w *world) buildRuns() *batchv1.Job {
+	w.t.Helper()
+	j := &batchv1.Job{}
+	w.await(func(ctx context.Context) bool {
+		var pods corev1.PodList
+		if w.client.List(ctx, &pods, client.InNamespace(cluster.DefaultNamespace),
+			client.HasLabels{batchv1.JobNameLabel}) != nil {
+			return false
+		}
+		i := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+		return i >= 0 && w.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace,
+			Name: pods.Items[i].Labels[batchv1.JobNameLabel]}, j) == nil
+	})
+	return j
+}
+
+// replacedBy lets an administrator upgrade dayone to a version, or back to it, and waits until nothing of another one
+// runs.
+func (w *world) replacedBy(version string) {
+	w.t.Helper()
+	images := map[string]string{cluster.Controller: w.imageOf("dayone-controller", version),
+		cluster.Builder: w.imageOf("machine-os-builder", version)}
+	w.dayone("cluster", "upgrade", "--image", "controller="+images[cluster.Controller],
+		"--image", "builder="+images[cluster.Builder])
+	w.await(func(ctx context.Context) bool {
+		for name, image := range images {
+			var d appsv1.Deployment
+			var pods corev1.PodList
+			if w.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: name}, &d) != nil ||
+				d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas != *d.Spec.Replicas ||
+				w.client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels(
+					d.Spec.Selector.MatchLabels)) != nil || len(pods.Items) != int(*d.Spec.Replicas) ||
+				slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.Containers[0].Image != image }) {
+				return false
+			}
+		}
+		return true
+	})
+	w.log.WithField("version", version).Info("replaced")
+}
+
+// builtOnce says that a build has ended well in the pod that had begun it, and that there are so many builds in all.
+func (w *world) builtOnce(b *mcfgv1.MachineOSBuild, job *batchv1.Job, content string, builds int) {
+	w.t.Helper()
+	require.Equal(w.t, machineosbuild.Succeeded, machineosbuild.StateOf(b), w.explain())
+	image := string(b.Status.DigestedImagePushSpec)
+	w.settled("worker", func(c *mcfgv1.MachineOSConfig) bool { return string(c.Status.CurrentImagePullSpec) == image })
+	assert.Equal(w.t, content, w.files(image)["etc/from-run"])
+	var all mcfgv1.MachineOSBuildList
+	require.NoError(w.t, w.client.List(w.t.Context(), &all))
+	assert.Len(w.t, all.Items, builds)
+	assert.Len(w.t, w.jobs, builds, "one Job for each")
+	has := w.jobs[job.Name]
+	assert.Equal(w.t, job.UID, has.UID, "the Job that had begun")
+	assert.Zero(w.t, has.Status.Failed, "its pod was not ended")
+}
+
+// renderedConfigs are the names of those that there are.
+func (w *world) renderedConfigs() (names []string) {
+	w.t.Helper()
+	var all mcfgv1.MachineConfigList
+	require.NoError(w.t, w.client.List(w.t.Context(), &all))
+	for _, m := range all.Items {
+		if strings.HasPrefix(m.Name, "rendered-") {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
