@@ -43,12 +43,12 @@ type gateway struct {
 	access string // a kubeconfig
 	status atomic.Int32
 
-	mu              sync.Mutex
-	writes, refused int
+	mu                     sync.Mutex
+	asked, writes, refused int
 }
 
 // newGateway leads to the API server with the credentials of an account.
-func newGateway(t *testing.T, account *rest.Config) *gateway {
+func newGateway(t testing.TB, account *rest.Config) *gateway {
 	t.Helper()
 	target, err := url.Parse(account.Host)
 	require.NoError(t, err)
@@ -66,11 +66,12 @@ func newGateway(t *testing.T, account *rest.Config) *gateway {
 			refuse(w, code)
 			return
 		}
+		g.mu.Lock()
+		g.asked++
 		if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") {
-			g.mu.Lock()
 			g.writes++
-			g.mu.Unlock()
 		}
+		g.mu.Unlock()
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { g.server.CloseClientConnections(); g.server.Close() })
@@ -93,6 +94,13 @@ func refuse(w http.ResponseWriter, code int) {
 	_ = json.NewEncoder(w).Encode(s)
 }
 
+// all are the requests that went through.
+func (g *gateway) all() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
+}
+
 // counts are the writes that went through, but for those of the lease, and the requests that were refused.
 func (g *gateway) counts() (writes, refused int) {
 	g.mu.Lock()
@@ -102,17 +110,17 @@ func (g *gateway) counts() (writes, refused int) {
 
 // advisedWorld is a cluster with MCO's pool and node, and an installation in mode advisor but for what runs.
 type advisedWorld struct {
-	*testing.T
+	testing.TB
 	env  *kubetest.Env
 	pool *mcfgv1.MachineConfigPool
 }
 
-func newAdvisedWorld(t *testing.T) *advisedWorld {
+func newAdvisedWorld(t testing.TB) *advisedWorld {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")
 	}
-	w := &advisedWorld{T: t, env: kubetest.Start(t, kubetest.Options{})}
+	w := &advisedWorld{TB: t, env: kubetest.Start(t, kubetest.Options{})}
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}})
 	images := cluster.Images{Controller: "r.test/c:1"}
 	objects, err := cluster.Objects(cluster.Options{Mode: cluster.Advisor, Images: images})
@@ -182,7 +190,7 @@ func (w *advisedWorld) leader() string {
 }
 
 // startAdvisor starts a copy of the program in mode advisor.
-func startAdvisor(t *testing.T, g *gateway) *copyOfProgram {
+func startAdvisor(t testing.TB, g *gateway) *copyOfProgram {
 	return start(t, "--mode", string(cluster.Advisor), "--namespace", cluster.AdvisorNamespace, "--kubeconfig", g.access,
 		"--lease-duration", "15s")
 }

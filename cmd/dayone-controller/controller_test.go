@@ -83,7 +83,7 @@ func run(t *testing.T, kubeconfig string) *copyOfProgram {
 }
 
 // start runs a copy of the program with further arguments until the test ends.
-func start(t *testing.T, args ...string) *copyOfProgram {
+func start(t testing.TB, args ...string) *copyOfProgram {
 	t.Helper()
 	p := &copyOfProgram{probes: freeAddress(t), metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
 	log, err := os.Create(p.log)
@@ -103,7 +103,7 @@ func start(t *testing.T, args ...string) *copyOfProgram {
 }
 
 // end sends a signal and waits; told to stop, the program ends without a failure.
-func (p *copyOfProgram) end(t *testing.T, signal os.Signal) {
+func (p *copyOfProgram) end(t testing.TB, signal os.Signal) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(signal))
 	err := p.cmd.Wait()
@@ -112,7 +112,7 @@ func (p *copyOfProgram) end(t *testing.T, signal os.Signal) {
 	}
 }
 
-func (p *copyOfProgram) text(t *testing.T) string {
+func (p *copyOfProgram) text(t testing.TB) string {
 	raw, err := os.ReadFile(p.log)
 	require.NoError(t, err)
 	return string(raw)
@@ -130,7 +130,7 @@ func kubeconfig(t testing.TB, cfg *rest.Config) string {
 	return file
 }
 
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(registrytest.Port(t)))
 }

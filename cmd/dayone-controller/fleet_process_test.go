@@ -209,10 +209,10 @@ func (p *fleetProcess) cpu(t testing.TB) time.Duration {
 	return time.Duration(user+system) * time.Second / ticks
 }
 
-// peakMiB is the most memory that the process had.
-func (p *fleetProcess) peakMiB(t testing.TB) float64 {
+// peakMiB is the most memory that a process had.
+func peakMiB(t testing.TB, pid int) float64 {
 	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(raw)) {
 		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {

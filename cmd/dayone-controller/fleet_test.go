@@ -145,15 +145,15 @@ func (f *fleetCluster) change(argument string) string {
 }
 
 // beat lets nodes report that they live, as kubelets do every five minutes, for a time.
-func (f *fleetCluster) beat(during time.Duration) {
-	f.Helper()
-	end, pause := time.Now().Add(during), 5*time.Minute/time.Duration(f.nodes)
+func beat(t testing.TB, c client.Client, nodes int, during time.Duration) {
+	t.Helper()
+	end, pause := time.Now().Add(during), 5*time.Minute/time.Duration(nodes)
 	for i := 0; time.Now().Before(end); i++ {
 		at := metav1.Now()
 		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, at.UTC().
 			Format(time.RFC3339))
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i%f.nodes)}}
-		require.NoError(f, f.env.Client.Status().Patch(context.Background(), n,
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i%nodes)}}
+		require.NoError(t, c.Status().Patch(context.Background(), n,
 			client.RawPatch("application/strategic-merge-patch+json", []byte(patch))))
 		time.Sleep(min(pause, time.Until(end)))
 	}
@@ -196,7 +196,7 @@ func TestARolloutOf200Nodes(t *testing.T) {
 	var written account
 	for range 12 {
 		before = f.program.account(t)
-		f.beat(5 * time.Second)
+		beat(f, f.env.Client, f.nodes, 5*time.Second)
 		if written = f.program.account(t).since(before); written.total() == 0 {
 			break
 		}
@@ -222,11 +222,11 @@ func BenchmarkRollout5000(b *testing.B) {
 		b.ReportMetric(float64(a.Deciding.Microseconds())/1000/float64(a.Decisions), "ms/decision")
 		b.ReportMetric(float64(f.agents.mostAway)/float64(f.agents.limit), "most-away")
 		before, cpu := f.program.account(b), f.program.cpu(b)
-		f.beat(10 * time.Second)
+		beat(f, f.env.Client, f.nodes, 10*time.Second)
 		b.ReportMetric((f.program.cpu(b)-cpu).Seconds()/10*100, "idle-cpu-%")
 		after := f.program.account(b)
 		b.ReportMetric(float64(after.since(before).total()), "idle-writes")
 		b.ReportMetric(after.HeapMiB, "heap-MiB")
-		b.ReportMetric(f.program.peakMiB(b), "peak-MiB")
+		b.ReportMetric(peakMiB(b, f.program.cmd.Process.Pid), "peak-MiB")
 	}
 }

@@ -133,15 +133,9 @@ func (w *world) host(mc *mcfgv1.MachineConfig) {
 // root.
 func (w *world) install() {
 	w.t.Helper()
-	program, err := images.Find(cluster.Daemon)
-	require.NoError(w.t, err)
-	binary, err := program.Build(w.t.Context(), "../../..", w.t.TempDir(), "v0.0.0-test")
-	require.NoError(w.t, err)
-	reference, err := images.Push(w.t.Context(), w.images, program, binary,
-		w.cluster.Registry.Address+"/dayone/"+program.Name, images.Options{})
-	require.NoError(w.t, err)
 	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, ImagePullSecret: pull,
-		Images: cluster.Images{Controller: "r.example/c:1", Builder: "r.example/b:1", Daemon: w.inCluster(reference)}})
+		Images: cluster.Images{Controller: "r.example/c:1", Builder: "r.example/b:1", Daemon: w.image(cluster.Daemon,
+			"v0.0.0-test")}})
 	require.NoError(w.t, err)
 	secret, err := w.cluster.PullSecret(namespace, pull)
 	require.NoError(w.t, err)
@@ -166,6 +160,19 @@ func (w *world) install() {
 		Spec: mcfgv1.MachineConfigNodeSpec{
 			Node: mcfgv1.MCOObjectReference{Name: kubecluster.NodeName}, Pool: mcfgv1.MCOObjectReference{Name: "worker"},
 			ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-worker-1"}}})
+}
+
+// image builds one of dayone's programs, pushes its image and gives the name in the cluster.
+func (w *world) image(program, version string) string {
+	w.t.Helper()
+	p, err := images.Find(program)
+	require.NoError(w.t, err)
+	binary, err := p.Build(w.t.Context(), "../../..", w.t.TempDir(), version)
+	require.NoError(w.t, err)
+	reference, err := images.Push(w.t.Context(), w.images, p, binary, w.cluster.Registry.Address+"/dayone/"+p.Name,
+		images.Options{})
+	require.NoError(w.t, err)
+	return w.inCluster(reference)
 }
 
 // hostPath is the DaemonSet's only volume.
