@@ -83,7 +83,7 @@ func newWorldWith(t *testing.T, o kubetest.Options) *world {
 	none := arrangement{name: "none", platform: configv1.PlatformStatus{Type: configv1.NonePlatformType}}
 	w.create(pullSecret())
 	w.create(none.infrastructure())
-	w.create(featureGate())
+	w.create(featureGate(false))
 	w.create(dns())
 	w.create(&configv1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})
 	w.create(&configv1.Scheduler{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}})

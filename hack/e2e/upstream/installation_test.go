@@ -76,13 +76,13 @@ func pullSecret() *corev1.Secret {
 			corev1.DockerConfigJsonKey: []byte(`{"auths":{"registry.example.com":{"auth":"dXNlcjpwYXNz"}}}`)}}
 }
 
-// featureGate is the release's default set, without the one that makes the controller look into images over the
-// network.
-func featureGate() *configv1.FeatureGate {
+// featureGate is the release's default set, with the one that makes the controller look into images over the network,
+// or without it.
+func featureGate(streams bool) *configv1.FeatureGate {
 	set := features.FeatureSets(4, features.SelfManaged, configv1.Default)
 	details := configv1.FeatureGateDetails{Version: release}
 	for _, f := range set.Enabled {
-		if f.FeatureGateAttributes.Name == features.FeatureGateOSStreams {
+		if f.FeatureGateAttributes.Name == features.FeatureGateOSStreams && !streams {
 			set.Disabled = append(set.Disabled, f)
 			continue
 		}
@@ -152,7 +152,7 @@ func (m mco) operator(t *testing.T, a arrangement) bootstrapped {
 	b := bootstrapped{dir: filepath.Join(dir, "mcc"),
 		pullSecret: filepath.Join(made, "machineconfigcontroller-pull-secret")}
 	require.NoError(t, os.CopyFS(b.dir, os.DirFS(made)))
-	object(t, filepath.Join(b.dir, "99_feature-gate.yaml"), featureGate())
+	object(t, filepath.Join(b.dir, "99_feature-gate.yaml"), featureGate(false))
 	return b
 }
 

@@ -10,6 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
@@ -29,6 +35,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/releasecontroller"
 	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/registry/registrytest"
 )
 
 // sendEnv makes this program the one of dayone's image, which seals what the release's program has made.
@@ -46,8 +53,20 @@ func send(args []string) error {
 // followed is a cluster in mode full, whose release's program is the real one.
 type followed struct {
 	*kubetest.Env
-	t *testing.T
-	m mco
+	t    *testing.T
+	m    mco
+	next nextRelease
+}
+
+// nextRelease is what is followed: OS images, and with streams what the program needs to find them in a registry.
+type nextRelease struct {
+	os, extensions string
+	pull           *corev1.Secret
+	gate           *configv1.FeatureGate
+	// trust is the registry's authority.
+	trust []byte
+	// streams is the cluster's; nil: the feature is off.
+	streams *mcfgv1.OSImageStream
 }
 
 // nextImages are those of the release that is followed: others than the ones that the cluster was made with.
@@ -61,6 +80,55 @@ func nextImages() map[string]string {
 // TestReleaseFollowed lets dayone follow a release with the release's own machine-config-controller, and compares what
 // it renders in the cluster with what that program renders of the same, the user's MachineConfigs included.
 func TestReleaseFollowed(t *testing.T) {
+	follow(t, nextRelease{os: image("os-next"), extensions: image("extensions-next"), pull: pullSecret(),
+		gate: featureGate(false)})
+}
+
+// stream is the only one of the release, and its default.
+const stream = "rhel-9"
+
+// TestStreamsFollowed does the same where the release's program finds the OS images by the labels that they have in a
+// registry, and a pool names its stream.
+func TestStreamsFollowed(t *testing.T) {
+	reg := registrytest.Start(t)
+	ca, err := os.ReadFile(reg.CAFile)
+	require.NoError(t, err)
+	auth, err := os.ReadFile(reg.PullAuthFile)
+	require.NoError(t, err)
+	n := nextRelease{pull: pullSecret(), gate: featureGate(true), trust: ca}
+	n.pull.Data[corev1.DockerConfigJsonKey] = auth
+	n.os = pushLabelled(t, reg, "os", map[string]string{"containers.bootc": "1"})
+	n.extensions = pushLabelled(t, reg, "extensions", map[string]string{"io.openshift.os.extensions": "true"})
+	n.streams = &mcfgv1.OSImageStream{ObjectMeta: metav1.ObjectMeta{Name: "cluster"},
+		Spec: mcfgv1.OSImageStreamSpec{DefaultStream: stream},
+		Status: mcfgv1.OSImageStreamStatus{DefaultStream: stream, AvailableStreams: []mcfgv1.OSImageStreamSet{{
+			Name: stream, OSImage: mcfgv1.ImageDigestFormat(image("os")),
+			OSExtensionsImage: mcfgv1.ImageDigestFormat(image("extensions"))}}}}
+	w := follow(t, n)
+	var streams mcfgv1.OSImageStream
+	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: "cluster"}, &streams))
+	assert.Equal(t, n.os, string(streams.Status.AvailableStreams[0].OSImage))
+	assert.Equal(t, n.extensions, string(streams.Status.AvailableStreams[0].OSExtensionsImage))
+}
+
+// pushLabelled pushes an image without content that has the stream's label and others.
+func pushLabelled(t *testing.T, reg *registrytest.Registry, repository string, labels map[string]string) string {
+	t.Helper()
+	labels["io.openshift.os.streamclass"] = stream
+	img, err := mutate.Config(empty.Image, v1.Config{Labels: labels})
+	require.NoError(t, err)
+	at, err := name.NewTag(reg.Addr + "/" + repository + ":next")
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(at, img, remote.WithTransport(reg.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: reg.Push.Name, Password: reg.Push.Password})))
+	digest, err := img.Digest()
+	require.NoError(t, err)
+	return reg.Addr + "/" + repository + "@" + digest.String()
+}
+
+// follow lets dayone follow a release and compares each pool.
+func follow(t *testing.T, n nextRelease) *followed {
+	t.Helper()
 	m := run.mco(t)
 	run.record(t, func() string {
 		return "3 pools: the specs that the release's own program gives, and the names of all but the custom one's"
@@ -72,10 +140,11 @@ func TestReleaseFollowed(t *testing.T) {
 	set, err := manifests.ReadDir(b.dir, manifests.ReadOptions{})
 	require.NoError(t, err)
 	require.Len(t, set.ControllerConfigs, 1)
+	set.ControllerConfigs[0].Object.Spec.AdditionalTrustBundle = n.trust
 
 	// What the release's own program makes of the release's images and the user's MachineConfigs.
 	next := set.ControllerConfigs[0].Object.DeepCopy()
-	next.Spec.BaseOSContainerImage, next.Spec.BaseOSExtensionsContainerImage = image("os-next"), image("extensions-next")
+	next.Spec.BaseOSContainerImage, next.Spec.BaseOSExtensionsContainerImage = n.os, n.extensions
 	all := nextImages()
 	next.Spec.Images = map[string]string{"machineConfigOperator": all["machineConfigOperator"],
 		"apiServerWatcherKey": all["machineConfigOperator"], "infraImageKey": all["infraImage"],
@@ -91,11 +160,22 @@ func TestReleaseFollowed(t *testing.T) {
 		own[name] = users()[name]
 	}
 	b2 := b.with(t, map[string]string{set.ControllerConfigs[0].Origin.File: string(raw)}).with(t, own)
+	b2.pullSecret = object(t, filepath.Join(t.TempDir(), "pull.yaml"), n.pull)
+	object(t, filepath.Join(b2.dir, "99_feature-gate.yaml"), n.gate)
+	if n.streams != nil {
+		object(t, filepath.Join(b2.dir, "99_streams.yaml"), n.streams)
+		for _, p := range set.Pools {
+			if p.Object.Name == "worker" {
+				p.Object.Spec.OSImageStream.Name = stream
+				object(t, filepath.Join(b2.dir, p.Origin.File), p.Object)
+			}
+		}
+	}
 	theirs, out, err := m.controller(t, b2)
 	require.NoError(t, err, out)
 
 	w := &followed{Env: kubetest.Start(t, kubetest.Options{ControllerManager: true,
-		CRDPaths: kubetest.APICRDs(t, "config/v1/*_clusterversions-Default")}), t: t, m: m}
+		CRDPaths: kubetest.APICRDs(t, "config/v1/*_clusterversions-Default")}), t: t, m: m, next: n}
 	w.images()
 	w.cluster(set, components(t, plain), own)
 	w.start()
@@ -108,6 +188,7 @@ func TestReleaseFollowed(t *testing.T) {
 		}
 		w.renders(p.Object.Name, theirs)
 	}
+	return w
 }
 
 // renders waits until a pool has a config of a name, and compares its content.
@@ -181,22 +262,28 @@ func (w *followed) cluster(set *manifests.Set, made, own map[string]string) {
 	version := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "version"},
 		Spec: configv1.ClusterVersionSpec{ClusterID: "5a8b2c9c-6c7b-4d3f-9a6c-0f6a1c2d3e4f"}}
 	w.create(version)
-	gate := featureGate()
+	gate := w.next.gate.DeepCopy()
 	status := gate.Status
 	w.create(gate)
 	gate.Status = status
 	require.NoError(w.t, w.Client.Status().Update(w.t.Context(), gate))
+	if w.next.streams != nil {
+		streams := w.next.streams.DeepCopy()
+		w.create(streams)
+		streams.Status = w.next.streams.Status
+		require.NoError(w.t, w.Client.Status().Update(w.t.Context(), streams))
+	}
 	images, err := json.Marshal(nextImages())
 	require.NoError(w.t, err)
 	for name, data := range map[string]map[string]string{
 		"machine-config-operator-images": {"images.json": string(images)},
 		"machine-config-osimageurl": {"releaseVersion": release, "osImageURL": "",
-			"baseOSContainerImage": image("os-next"), "baseOSExtensionsContainerImage": image("extensions-next")},
+			"baseOSContainerImage": w.next.os, "baseOSExtensionsContainerImage": w.next.extensions},
 	} {
 		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: name},
 			Data: data})
 	}
-	w.create(pullSecret())
+	w.create(w.next.pull.DeepCopy())
 	controller := set.ControllerConfigs[0].Object.DeepCopy()
 	w.create(controller)
 	yes := true
