@@ -83,7 +83,8 @@ func newWorld(t *testing.T) *world {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")
 	}
 	e := kubetest.Start(t, kubetest.Options{ControllerManager: true, CRDPaths: kubetest.APICRDs(t,
-		"config/v1/*_clusterversions-Default", "config/v1/*_clusteroperators", "config/v1/*_clusterimagepolicies", "config/v1/*_imagepolicies")})
+		"config/v1/*_clusterversions-Default", "config/v1/*_clusteroperators",
+		"config/v1/*_clusterimagepolicies", "config/v1/*_imagepolicies")})
 	w := &world{Env: e, t: t, stop: func() {}}
 	all, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: ownImage, Builder: "b"}})
 	require.NoError(t, err)
