@@ -78,12 +78,17 @@ func validateRegistryType(c *Config, at locator, rep *report.Report) {
 // settleRegistry names the cluster's own registries, and refuses a flow that has none.
 func settleRegistry(c *Config, cluster Cluster, at locator, rep *report.Report) {
 	if !c.InCluster() {
+		if c.Flow == FlowOpenShift && cluster.InPlace() {
+			rep.Errorf(at.at("in-place", "write registry: {type: cluster}, and the images go onto the node's own disk",
+				"registry", "type"), "with bootstrapInPlace the bootstrap's registry is gone when the node boots its disk, and "+
+				"only a registry of the node itself goes on")
+		}
 		return
 	}
-	if c.Flow != FlowStandalone {
+	if c.Flow != FlowStandalone && !cluster.InPlace() {
 		rep.Errorf(at.at("registry-type", "give registry.repository and registry.pushSecret of a registry of yours, or "+
 			"write flow: standalone", "registry", "type"),
-			"in the openshift flow the images cannot end up in the cluster's own registries yet")
+			"in the openshift flow the images end up in the cluster's own registries with bootstrapInPlace only")
 		return
 	}
 	if c.Registry.Name == "" {

@@ -104,3 +104,45 @@ func TestRegistryTypeOfTheOpenShiftFlow(t *testing.T) {
 		})
 	}
 }
+
+// TestInPlace: a node that is its own bootstrap node keeps its registry, and the field has no word for another one.
+func TestInPlace(t *testing.T) {
+	const disk = "bootstrapInPlace: {installationDisk: /dev/sda}\n"
+	for _, c := range []struct{ name, top, field, rule string }{
+		{"as it must be", disk, "  registry: {type: cluster}\n", ""},
+		{"no disk", "bootstrapInPlace: {other: a}\n", "  registry: {type: cluster}\n", "in-place"},
+		{"three masters", strings.Replace(disk, "boot", "controlPlane: {name: master, replicas: 3}\nboot", 1),
+			"  registry: {type: cluster}\n", "in-place"},
+		{"another registry", disk, "  registry: {repository: registry.example.com/a, pushSecret: a}\n", "in-place"},
+		{"a bootstrap registry", disk, "  registry: {type: cluster}\n  bootstrapRegistry: {port: 9501}\n", "in-place"},
+		{"a hand-over", disk, "  registry: {type: cluster}\n  handOver: {policy: skip}\n", "in-place"},
+		{"a fallback", disk, "  registry: {type: cluster}\n  onFailure: fallback\n", "in-place"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			top := c.top
+			if !strings.Contains(top, "controlPlane") {
+				top = "controlPlane: {name: master, replicas: 1}\n" + top
+			}
+			doc, err := parse([]byte("metadata: {name: demo}\nbaseDomain: example.com\n" + top + Field +
+				":\n  flow: openshift\n" + c.field + "  pools:\n" + generated))
+			var side *Sidecar
+			if err == nil {
+				var rep report.Report
+				rep.Add(doc.Check(doc.Config)...)
+				require.NoError(t, rep.Err())
+				side, err = doc.Resolve(t.TempDir())
+			}
+			if c.rule == "" {
+				require.NoError(t, err)
+				assert.True(t, side.Cluster.InPlace())
+				assert.Equal(t, InPlaceIgnition, side.Cluster.IgnitionFile())
+				assert.Equal(t, "api-int.demo.example.com:22626", side.Config.Registry.Name)
+				return
+			}
+			found := report.Of(err)
+			require.NotEmpty(t, found, "%v", err)
+			assert.Equal(t, c.rule, found[0].Rule, "%v", err)
+			assert.NotEmpty(t, found[0].Next)
+		})
+	}
+}

@@ -225,7 +225,7 @@ const (
 // Registry is the final registry.
 type Registry struct {
 	// Type is cluster (each control-plane node has a registry; dayone makes its accounts and its CA, and no other registry
-	// is needed; standalone flow only) or external (a registry of yours). Default: cluster in the standalone flow where a
+	// is needed; in the openshift flow with bootstrapInPlace only) or external (a registry of yours). Default: cluster in the standalone flow where a
 	// MachineOSConfig is generated and neither pushSpec, repository, pushSecret nor pushAuthFile says where its image goes,
 	// else external.
 	Type RegistryType `yaml:"type,omitempty" json:"type,omitempty"`
@@ -289,7 +289,27 @@ type Cluster struct {
 	Platform string `yaml:"platform,omitempty" json:"platform,omitempty"`
 	// UserProvisionedDNS is set by platform.aws.userProvisionedDNS: Enabled; the installer waits longer then.
 	UserProvisionedDNS bool `yaml:"userProvisionedDNS,omitempty" json:"userProvisionedDNS,omitempty"`
+	// InstallationDisk is bootstrapInPlace.installationDisk: the only node bootstraps itself and installs this disk;
+	// empty: it does not.
+	InstallationDisk string `yaml:"installationDisk,omitempty" json:"installationDisk,omitempty"`
 }
+
+// Files in which openshift-install has the Ignition config of the bootstrap node: one of its own, or the only node's.
+const (
+	BootstrapIgnition = "bootstrap.ign"
+	InPlaceIgnition   = "bootstrap-in-place-for-live-iso.ign"
+)
+
+// IgnitionFile is the one of this cluster.
+func (c Cluster) IgnitionFile() string {
+	if c.InPlace() {
+		return InPlaceIgnition
+	}
+	return BootstrapIgnition
+}
+
+// InPlace says that the cluster's only node is its own bootstrap node.
+func (c Cluster) InPlace() bool { return c.InstallationDisk != "" }
 
 // FullName is NAME.DOMAIN, as far as install-config.yaml has them.
 func (c Cluster) FullName() string { return strings.Trim(c.Name+"."+c.BaseDomain, ".") }

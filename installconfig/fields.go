@@ -123,7 +123,7 @@ func clusterFields() []InstallerField {
 			instead: "remove it, and set the kubelet's reserved CPUs in a KubeletConfig", harmless: []string{"None"}},
 		{Path: "credentialsMode", Handling: notOurs, Standalone: noOperators},
 		{Path: "bootstrapInPlace.*", Handling: refused, Standalone: "dayone installs no disk",
-			OpenShift: "refused: the registry with the images would be gone when the node boots",
+			OpenShift: "with `registry.type: cluster` the images go onto that disk",
 			instead:   "remove it, and install the disk with coreos-installer"},
 		{Path: "capabilities.*", Handling: notOurs, Standalone: noOperators},
 		{Path: "featureSet", Handling: notOurs, Standalone: "write a FeatureGate into openshift/; " + noOperators},

@@ -15,11 +15,30 @@ func validateInstaller(root *yaml.Node, c *Config, rep *report.Report) {
 	}
 }
 
-// unsupportedBootstrap refuses a bootstrap host on which no image can be built.
-func unsupportedBootstrap(f installerFile, rep *report.Report) {
-	if n := f.node("bootstrapInPlace"); n != nil && len(n.Content) > 0 && f.config.Flow != FlowStandalone {
-		rep.Errorf(f.at(n, "bootstrapInPlace", "unsupported-flow", "install with a bootstrap host of its own"),
-			"a bootstrap in place installs its own disk: the registry with the images is gone when the node boots from it")
+// bootstrapInPlace refuses what a node that is its own bootstrap node leaves no room for.
+func bootstrapInPlace(f installerFile, rep *report.Report) {
+	n := f.node("bootstrapInPlace")
+	if n == nil || len(n.Content) == 0 || f.config.Flow == FlowStandalone {
+		return
+	}
+	refuse := func(next, format string, args ...any) {
+		rep.Errorf(f.at(n, "bootstrapInPlace", "in-place", next), format, args...)
+	}
+	if disk := child(n, "installationDisk"); disk == nil || disk.Value == "" {
+		refuse("name the disk: installationDisk: /dev/disk/by-path/…, or remove bootstrapInPlace",
+			"it names no disk to install")
+	}
+	if replicas := child(f.node("controlPlane"), "replicas"); replicas == nil || replicas.Value != "1" {
+		refuse("write controlPlane.replicas: 1", "a bootstrap in place is for one control-plane node")
+	}
+	c := f.config
+	if b := c.BootstrapRegistry; b.Host != "" || b.Port != 0 && b.Port != defaultRegistryPort { // defaults may be filled in
+		refuse("remove "+Field+".bootstrapRegistry; registry.name gives host and port",
+			"the bootstrap's registry has the name of the one that the node keeps")
+	}
+	if p := c.HandOver.Policy; p != "" && p != HandOverWait || c.OnFailure == OnFailureFallback {
+		refuse("remove "+Field+".handOver and onFailure: fallback",
+			"the node keeps its images: nothing is handed over, and its disk is installed when they are built")
 	}
 }
 

@@ -60,7 +60,10 @@ func parse(raw []byte) (*Document, error) {
 		ControlPlane struct {
 			Replicas int `yaml:"replicas"`
 		} `yaml:"controlPlane"`
-		Platform yaml.Node `yaml:"platform"`
+		Platform         yaml.Node `yaml:"platform"`
+		BootstrapInPlace struct {
+			InstallationDisk string `yaml:"installationDisk"`
+		} `yaml:"bootstrapInPlace"`
 	}
 	if err := root.Decode(&rest); err != nil {
 		if found := wrongKinds(root); len(found) > 0 {
@@ -69,7 +72,8 @@ func parse(raw []byte) (*Document, error) {
 		return nil, report.Finding{File: FileName, Rule: "wrong-type", Message: err.Error(),
 			Next: "openshift-install explain installconfig describes the fields"}
 	}
-	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain, ControlPlane: rest.ControlPlane.Replicas}
+	doc.Cluster = Cluster{Name: rest.Metadata.Name, BaseDomain: rest.BaseDomain, ControlPlane: rest.ControlPlane.Replicas,
+		InstallationDisk: rest.BootstrapInPlace.InstallationDisk}
 	if p := rest.Platform; p.Kind == yaml.MappingNode && len(p.Content) > 0 {
 		doc.Cluster.Platform = p.Content[0].Value
 		dns := child(child(&p, "aws"), "userProvisionedDNS")

@@ -56,7 +56,7 @@ type installerFile struct {
 
 // installerRules hold in both flows.
 func installerRules() []installerRule {
-	return []installerRule{unsupportedBootstrap, machinePools, sshKey, pullSecret, trustBundle, proxy, digestSources}
+	return []installerRule{bootstrapInPlace, machinePools, sshKey, pullSecret, trustBundle, proxy, digestSources}
 }
 
 // standaloneRules hold where dayone brings the fields onto the nodes.

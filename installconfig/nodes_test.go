@@ -133,7 +133,7 @@ func TestWhatTheInstallerAsksFor(t *testing.T) {
 		{"a proxy with TLS", "proxy: {httpsProxy: \"https://192.0.2.8\", noProxy: 192.0.2.1}\n", FlowStandalone, nil},
 		{"FIPS mode", "fips: true\n", FlowStandalone, []string{"fips-boot"}},
 		{"a bootstrap in place", "bootstrapInPlace: {installationDisk: /dev/vda}\n", FlowOpenShift,
-			[]string{"unsupported-flow"}},
+			[]string{"in-place", "in-place"}}, // the sample has three masters and a bootstrap registry
 		{"no bootstrap in place", "bootstrapInPlace: {}\n", FlowOpenShift, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

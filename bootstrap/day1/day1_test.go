@@ -152,7 +152,7 @@ func TestRun(t *testing.T) {
 	assert.Contains(t, events, "build-infra reused")
 
 	// A blob of an image is lost: that image is made again, the same one, and the other is not.
-	require.NoError(t, filepath.WalkDir(h.Path(registryDir), func(path string, d os.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(h.Path(RegistryDir), func(path string, d os.DirEntry, err error) error {
 		if err == nil && strings.Contains(path, strings.TrimPrefix(digest, "sha256:")) && d.Name() == "data" {
 			return os.Remove(path)
 		}
@@ -198,7 +198,7 @@ func TestRunEndsAtAFailure(t *testing.T) {
 		{name: "CA of the base image's registry", spoil: func(_ *testing.T, h *host) { h.BaseCAFile = "none.crt" },
 			did: []string{"first"}, says: "read CA of the base image's registry"},
 		{name: "registry's directory", spoil: func(t *testing.T, h *host) {
-			require.NoError(t, os.WriteFile(h.Path(registryDir), nil, 0o600))
+			require.NoError(t, os.WriteFile(h.Path(RegistryDir), nil, 0o600))
 		}, says: "registry"},
 		{name: "final rendering", fails: "final", did: []string{"first", "final"}, says: errFlow.Error()},
 		{name: "serving", fails: "serve", did: []string{"first", "final", "serve"}, says: errFlow.Error()},

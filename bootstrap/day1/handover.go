@@ -124,7 +124,7 @@ func serveImages(ctx context.Context, o Options, address string, log *logrus.Ent
 	if err != nil {
 		return none, nil, err
 	}
-	server, err := registry.New(registry.Options{Root: o.Path(registryDir), Listen: "127.0.0.1:0",
+	server, err := registry.New(registry.Options{Root: o.Path(RegistryDir), Listen: "127.0.0.1:0",
 		TLSDir: IdentityDir(o.StateDir), Hosts: []string{hostOf(address)}, Users: id.Users,
 		Log: log.WithField("component", "registry")})
 	if err != nil {

@@ -127,7 +127,7 @@ func TestHandOverCannotBegin(t *testing.T) {
 		{"state of another host", hostFile, "another\n", "copied from another host"},
 		{"broken mark", handover.MarkFile, "{", handover.MarkFile},
 		{"cut password", filepath.Join(identityDir, pullUser+passwordEnd), "short", "has 5 characters"},
-		{"broken registry", registryDir, "no directory", "registry"},
+		{"broken registry", RegistryDir, "no directory", "registry"},
 		{"no place for the credential", filepath.Join(identityDir, pullAuthFile+loopbackEnd, "x"), "", loopbackEnd},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestHolds(t *testing.T) {
 	assert.Equal(t, h.Registry+"/ocp/base-os@"+digest, there)
 	require.NoError(t, r.HoldsAll(t.Context(), map[string]string{"a": there, "b": there}))
 	require.ErrorContains(t, r.HoldsAll(t.Context(), map[string]string{"a": none}), "find "+none+" again")
-	require.NoError(t, filepath.WalkDir(h.Path(registryDir), func(path string, d os.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(h.Path(RegistryDir), func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Name() == "data" {
 			if info, err := d.Info(); err == nil && info.Size() > 4096 { // a layer
 				return os.Remove(path)

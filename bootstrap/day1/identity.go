@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
 )
@@ -63,7 +64,11 @@ func identityFiles(stateDir string) Identity {
 func (id *Identity) pull() registry.User { return id.Users[1] }
 
 func (h Host) makeIdentity(context.Context) (*Identity, error) {
-	id, err := loadIdentity(h.StateDir, h.Registry)
+	load := func() (*Identity, error) { return loadIdentity(h.StateDir, h.Registry) }
+	if h.Shared != nil {
+		load = func() (*Identity, error) { return sharedIdentity(h.StateDir, h.Shared) }
+	}
+	id, err := load()
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +91,24 @@ func (h Host) loadKeys() (*sign.Keys, error) {
 	}
 	out.Public = h.In.Signing.Public
 	return &out, err
+}
+
+// sharedIdentity takes on the accounts and the CA of the registry that the node has later.
+func sharedIdentity(stateDir string, shared *clusterregistry.Shared) (*Identity, error) {
+	dir := IdentityDir(stateDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make identity directory: %w", err)
+	}
+	push, pull, err := shared.Users()
+	if err != nil {
+		return nil, err
+	}
+	id := identityFiles(stateDir)
+	id.CAPEM, id.Users = shared.CA, []registry.User{push, pull}
+	files := shared.Files()
+	return &id, errors.Join(writeSecret(id.CAFile, shared.CA),
+		writeSecret(filepath.Join(dir, certs.CAKeyFile), files[certs.CAKeyFile]),
+		writeSecret(id.PushAuth, shared.PushAuth), writeSecret(id.PullAuth, shared.PullAuth))
 }
 
 // loadIdentity reads the identity or makes what is missing of it; a second run has the same.

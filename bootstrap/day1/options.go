@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
 // DefaultStateDir is where a bootstrap host keeps its journal, images and credentials.
@@ -88,6 +89,8 @@ type Host struct {
 	Together bool
 	// Images is how this host reads images that Containerfiles name, beside what the install directory says of it.
 	Images preflight.Sources
+	// Shared, where it is set, is the identity that this host takes on: its registry goes on as the node's own.
+	Shared *clusterregistry.Shared
 	// ByMCO says that MCO's own first boot is at work on the nodes, which report nothing then.
 	ByMCO bool
 }

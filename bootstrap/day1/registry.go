@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// registryDir is the embedded registry's root below the state directory.
-	registryDir = "registry"
+	// RegistryDir is the embedded registry's root below the state directory.
+	RegistryDir = "registry"
 	// stopLimit is how long the registry may take to finish requests when the bootstrap host is asked to stop.
 	stopLimit = 10 * time.Second
 	// reachLimit is how long the embedded registry may take to answer on this machine, by its own name.
@@ -61,7 +61,7 @@ type Imported struct {
 // push to that name, too.
 func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error) {
 	tracker := trackNodes(h, id)
-	server, err := registry.New(registry.Options{Root: h.Path(registryDir), Listen: h.Listen,
+	server, err := registry.New(registry.Options{Root: h.Path(RegistryDir), Listen: h.Listen,
 		TLSDir: filepath.Dir(id.CAFile), Hosts: h.Names, Users: id.Users, Log: h.Log.WithField("component", "registry"),
 		Pulled: tracker.Pulled, Reports: tracker, ReportsPath: firstboot.ReportPath})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"regexp"
@@ -81,12 +82,21 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 	if err != nil {
 		return patch.Additions{}, err
 	}
-	a := patch.Additions{Files: append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644,
+	inPlace := in.Sidecar.Cluster.InPlace()
+	if inPlace && p.Image == "" {
+		return patch.Additions{}, report.Finding{Path: "--program-url", Rule: "program",
+			Message: "the node keeps a registry of its own, whose program comes out of the same image as dayone",
+			Next:    "give --program-image HOST/NAME@sha256:…"}
+	}
+	a := patch.Additions{Target: in.Sidecar.Cluster.IgnitionFile(), Files: append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644,
 		Content: bootstrapnode.Gate()})}
 	units := []string{bootstrapnode.GateUnit, bootstrapnode.BootstrapUnit}
 	if p.Image != "" {
-		a.Files = append(a.Files,
-			patch.File{Path: bootstrapnode.ProgramEnvPath, Mode: 0o644, Content: []byte("DAYONE_IMAGE=" + p.Image + "\n")},
+		env := "DAYONE_IMAGE=" + p.Image + "\n"
+		if inPlace {
+			env += bootstrapnode.AlsoFetch + "\n"
+		}
+		a.Files = append(a.Files, patch.File{Path: bootstrapnode.ProgramEnvPath, Mode: 0o644, Content: []byte(env)},
 			patch.File{Path: bootstrapnode.FetchPath, Mode: 0o755, Content: bootstrapnode.FetchScript()})
 		units = append(units, bootstrapnode.FetchUnit)
 	} else {
@@ -96,9 +106,24 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 	for _, u := range units {
 		a.Units = append(a.Units, patch.Unit{Name: u, Contents: bootstrapnode.Unit(u)})
 	}
+	if inPlace {
+		return withInPlace(a), nil
+	}
 	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.HeldUnit, Name: bootstrapnode.HoldDropIn,
 		Contents: bootstrapnode.Hold()}}
 	return a, nil
+}
+
+// withInPlace adds what holds the only node's bootstrap until the image is there, and brings that onto its disk.
+func withInPlace(a patch.Additions) patch.Additions {
+	a.Moves = []patch.Move{{From: bootstrapnode.InPlacePath, To: bootstrapnode.InPlaceMoved}}
+	a.Files = append(a.Files,
+		patch.File{Path: bootstrapnode.InPlacePath, Mode: 0o555, Content: bootstrapnode.InPlace()},
+		patch.File{Path: bootstrapnode.DiskInstallerPath, Mode: 0o555, Content: bootstrapnode.DiskInstaller()},
+		patch.File{Path: bootstrapnode.HoldPath, Mode: 0o644, Content: bootstrapnode.HoldManifest()})
+	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.DiskUnit, Name: bootstrapnode.DiskDropInName,
+		Contents: bootstrapnode.DiskDropIn(), Required: true}}
+	return a
 }
 
 // nodeLayeringDir is the layering directory on the bootstrap node, whatever it is called on the admin's machine.
@@ -117,7 +142,7 @@ func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.Fil
 		files = append(files, patch.File{Path: path.Join(nodeInstallDir, name), Mode: mode, Content: content})
 		return name
 	}
-	if len(in.RegistryCA) > 0 {
+	if len(in.RegistryCA) > 0 && in.Shared == nil {
 		c.Registry.CAFile = put(nodeRegistryCA, 0o644, in.RegistryCA)
 	}
 	c.Signing = installconfig.Signing{}
@@ -143,8 +168,16 @@ func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.Fil
 // among them.
 func installFiles(in *preflight.Input) ([]patch.File, error) {
 	side := *in.Sidecar
+	registry := side.Config.Registry
 	side.Config.LayeringDir, side.Config.Registry = nodeLayeringDir, installconfig.Registry{}
 	files := namedFiles(in, &side.Config)
+	if in.Shared != nil {
+		side.Config.Registry = installconfig.Registry{Type: registry.Type, Name: registry.Name}
+		for _, name := range slices.Sorted(maps.Keys(in.Shared.Files())) {
+			files = append(files, patch.File{Path: path.Join(preflight.SharedDir(nodeInstallDir), name), Mode: 0o600,
+				Content: in.Shared.Files()[name]})
+		}
+	}
 	side.Config.Pools = slices.Clone(side.Config.Pools)
 	for i := range side.Config.Pools {
 		p := &side.Config.Pools[i]

@@ -27,7 +27,11 @@ type appliedObjects struct {
 // names. The API server may come minutes later, and its kinds later still. It is done once: later the cluster's
 // controllers write there, too.
 func applyObjects(ctx context.Context, f flow, y layering, second day1.Rendered) (appliedObjects, error) {
-	set, err := y.applied(f.host.In.Set, second.OSImageURL)
+	objects := y.applied
+	if f.inPlace() {
+		objects = y.all
+	}
+	set, err := objects(f.host.In.Set, second.OSImageURL)
 	if err != nil {
 		return appliedObjects{}, err
 	}

@@ -28,7 +28,11 @@ type finisher struct {
 // Finish gives images and objects to the cluster and only then lets the bootstrap end. Meanwhile nodes pull from the
 // embedded registry.
 func (f finisher) Finish(ctx context.Context, run *journal.Run) error {
-	if err := journal.Check(ctx, run, phaseHandOver, f.handOver); err != nil {
+	handOver := f.handOver
+	if f.inPlace() {
+		handOver = f.stay
+	}
+	if err := journal.Check(ctx, run, phaseHandOver, handOver); err != nil {
 		return err
 	}
 	return run.Serving(journal.Endpoints{Registry: f.layered.Registry.Address, CAFile: f.layered.Registry.Identity.CAFile})

@@ -222,6 +222,16 @@ func (y layering) applied(input *manifests.Set, osImageURL bool) (*manifests.Set
 	return set, err
 }
 
+// all are applied and what the others have of a hand-over, for a cluster to which nothing is handed over later.
+func (y layering) all(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
+	set, err := y.applied(input, osImageURL)
+	if err == nil {
+		set.ConfigMaps, set.MachineOSConfigs = y.others.ConfigMaps, append(set.MachineOSConfigs,
+			y.others.MachineOSConfigs...)
+	}
+	return set, err
+}
+
 // clusterInputs say when the cluster gets something else.
 func (y layering) clusterInputs(input *manifests.Set, second day1.Rendered, mco controller) (map[string]any, error) {
 	set, err := y.applied(input, second.OSImageURL)

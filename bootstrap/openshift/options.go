@@ -87,6 +87,9 @@ type Options struct {
 	// HandOver says how the cluster is reached, and more if need be; the flow sets what is handed over, from where and how
 	// long it is tried.
 	HandOver handover.Options
+	// Release lets cluster-bootstrap end on a node that is its own bootstrap node; it is called again after a failure.
+	// Required there.
+	Release func(context.Context) error
 	// Limits are the installer's timeouts; default InstallerLimits of the install directory.
 	Limits Limits
 	// Interval is how often files and the API are polled; default defaultInterval.

@@ -54,7 +54,7 @@ func afterwards(ctx context.Context, o Options, records *records, mark *handover
 	o.Log.WithField("time", mark.Time).Info("this bootstrap node has been handed over and has nothing left to do")
 	_ = day1.Notify(day1.Ready)
 	records.close()
-	return errors.Join(err, o.Gate.Open(ctx))
+	return errors.Join(err, o.Gate.Open(ctx), release(ctx, o))
 }
 
 func run(ctx context.Context, o Options, records *records) error {
@@ -91,20 +91,22 @@ func run(ctx context.Context, o Options, records *records) error {
 
 // newFlow finds how nodes reach this host.
 func newFlow(o Options, in *preflight.Input, records *records) (flow, error) {
+	images, err := hostSources(o)
+	if err != nil {
+		return flow{}, err
+	}
+	if in.Sidecar.Cluster.InPlace() {
+		return inPlaceFlow(o, in, records, images)
+	}
 	c := in.Sidecar.Config.BootstrapRegistry
 	host := o.Host
 	if host == "" {
 		host = c.Host
 	}
 	if host == "" {
-		var err error
 		if host, err = ownAddress(); err != nil {
 			return flow{}, err
 		}
-	}
-	images, err := hostSources(o)
-	if err != nil {
-		return flow{}, err
 	}
 	port := strconv.Itoa(c.Port)
 	return flow{Options: o, records: records, started: func() {}, host: day1.Host{Options: o.Options, In: in,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"dayone.dev/dayone/installconfig"
@@ -21,8 +22,8 @@ import (
 // ControlPlanePool is the pool whose nodes have the cluster's own registries.
 const ControlPlanePool = "master"
 
-// sharedDir has what the cluster's own registries share, in an install directory.
-func sharedDir(dir string) string { return filepath.Join(dir, installconfig.SidecarDir, "registry") }
+// SharedDir has what the cluster's own registries share, in an install directory.
+func SharedDir(dir string) string { return filepath.Join(dir, installconfig.SidecarDir, "registry") }
 
 // MakeShared makes the accounts and the CA of the cluster's own registries, where the layering field asks for these. A
 // second call keeps what is there.
@@ -30,7 +31,7 @@ func MakeShared(dir string, layering *installconfig.Sidecar) error {
 	if !layering.Config.InCluster() {
 		return nil
 	}
-	_, err := clusterregistry.LoadOrCreate(sharedDir(dir), layering.Config.Registry.Name)
+	_, err := clusterregistry.LoadOrCreate(SharedDir(dir), layering.Config.Registry.Name)
 	return err
 }
 
@@ -39,9 +40,9 @@ func (d *directory) shareRegistry() (err error) {
 	if !d.sidecar.Config.InCluster() {
 		return nil
 	}
-	d.shared, err = clusterregistry.Load(sharedDir(d.dir), d.sidecar.Config.Registry.Name)
+	d.shared, err = clusterregistry.Load(SharedDir(d.dir), d.sidecar.Config.Registry.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return report.Finding{File: sharedDir(d.dir), Rule: "not-prepared",
+		return report.Finding{File: SharedDir(d.dir), Rule: "not-prepared",
 			Message: fmt.Sprintf("the cluster's own registries have no accounts and no CA: %v", err),
 			Next:    "run dayone prepare, and copy the directory with its hidden files"}
 	}
@@ -49,7 +50,7 @@ func (d *directory) shareRegistry() (err error) {
 		return err
 	}
 	if !credentials.Covers(d.shared.PullAuth, d.shared.Registry) {
-		return report.Finding{File: sharedDir(d.dir), Rule: "not-prepared",
+		return report.Finding{File: SharedDir(d.dir), Rule: "not-prepared",
 			Message: "the accounts of the cluster's own registries are not for " + d.shared.Registry, Next: "run dayone prepare"}
 	}
 	if d.nodes.PullSecret, err = merged(d.nodes.PullSecret, d.shared.PullAuth); err != nil {
@@ -58,25 +59,39 @@ func (d *directory) shareRegistry() (err error) {
 	return nil
 }
 
-// registryConfig brings dayone-registry to the control plane.
-func (d *directory) registryConfig() error {
+// registryFile brings dayone-registry to a node whose configs MCO renders.
+const registryFile = "openshift/" + ownPrefix + "registry.yaml"
+
+// registryConfig brings dayone-registry to the control plane. MCO has to read it from a file.
+func (d *directory) registryConfig() ([]Generated, error) {
 	if d.shared == nil {
-		return nil
+		return nil, nil
 	}
 	mc, err := d.shared.MachineConfig(ControlPlanePool, clusterregistry.Fetched)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	item := manifests.NewItem(mc)
 	item.Origin = manifests.Origin{File: installconfig.FileName}
-	d.set.MachineConfigs = append(d.set.MachineConfigs, item)
-	return nil
+	if d.sidecar.Config.Flow != installconfig.FlowOpenShift {
+		d.set.MachineConfigs = append(d.set.MachineConfigs, item)
+		return nil, nil
+	}
+	item.Origin.File = registryFile
+	d.set.MachineConfigs = append(slices.DeleteFunc(d.set.MachineConfigs,
+		func(have manifests.Item[*mcfgv1.MachineConfig]) bool { return have.Origin.File == registryFile }), item)
+	return []Generated{{File: registryFile, Object: mc, Secret: true}}, nil
 }
 
 // addShared adds the Secrets of builds in the cluster, which every MachineOSConfig may name, the cluster's pull secret
 // and the CA.
 func (in *Input) addShared(d *directory, rep *report.Report) {
 	if d.shared == nil {
+		return
+	}
+	in.Shared, in.RegistryCA = d.shared, slices.Concat(d.shared.CA, in.RegistryCA)
+	if in.openshift() { // MCO's builds pull with the cluster's pull secret
+		in.addSecret(d, clusterregistry.PushSecret, d.shared.PushAuth)
 		return
 	}
 	pull := d.nodes.PullSecret
@@ -89,24 +104,25 @@ func (in *Input) addShared(d *directory, rep *report.Report) {
 			pull = both
 		}
 	}
-	dir := d.sidecar.Config.LayeringDir
-	for _, s := range []*corev1.Secret{clusterregistry.Secret(clusterregistry.PushSecret, d.shared.PushAuth),
-		clusterregistry.Secret(clusterregistry.PullSecret, pull)} {
-		if secretNamed(d.set, s.Name) != nil {
-			continue // the user's own
-		}
-		file := secretFile(dir, s.Name)
-		in.Generated = append(in.Generated, Generated{File: file, Object: s})
-		in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: s,
-			Origin: manifests.Origin{File: file, Document: 1}})
-	}
+	in.addSecret(d, clusterregistry.PushSecret, d.shared.PushAuth)
+	in.addSecret(d, clusterregistry.PullSecret, pull)
 	if secretNamed(d.set, cluster.PullSecretName) == nil { // as from a MachineConfig of install-config.yaml: no file has it
 		s := clusterregistry.Secret(cluster.PullSecretName, d.nodes.PullSecret)
 		s.Namespace = cluster.PullSecretNamespace
 		in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: s,
 			Origin: manifests.Origin{File: installconfig.FileName}})
 	}
-	in.RegistryCA = slices.Concat(d.shared.CA, in.RegistryCA)
+}
+
+// addSecret adds credentials of builds in the cluster, unless the user has a Secret of that name.
+func (in *Input) addSecret(d *directory, name string, auth []byte) {
+	if secretNamed(d.set, name) != nil {
+		return
+	}
+	s, file := clusterregistry.Secret(name, auth), secretFile(d.sidecar.Config.LayeringDir, name)
+	in.Generated = append(in.Generated, Generated{File: file, Object: s})
+	in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: s,
+		Origin: manifests.Origin{File: file, Document: 1}})
 }
 
 // ownRegistries refuses images that would not be in the cluster's own registries, and says what one master means.

@@ -45,7 +45,7 @@ func TestOwnRegistries(t *testing.T) {
 	_, err := Load(dir, platform)
 	require.NotEmpty(t, report.Of(err), "%v", err)
 	assert.Equal(t, "not-prepared", report.Of(err)[0].Rule)
-	assert.NoDirExists(t, sharedDir(dir))
+	assert.NoDirExists(t, SharedDir(dir))
 	shared(t, dir)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
@@ -141,6 +141,7 @@ func TestOwnRegistriesRefuse(t *testing.T) {
 func TestOneMasterHasTheOnlyRegistry(t *testing.T) {
 	dir := bare(t)
 	replace(t, dir, "install-config.yaml", "  replicas: 3\n", "  replicas: 1\n")
+	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n    host: 192.168.77.1\n    port: 5000\n", "")
 	shared(t, dir)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
@@ -168,4 +169,53 @@ stringData: {.dockerconfigjson: '{"auths":{"registry.example.com":{"auth":"dTpw"
 		}
 	}
 	assert.Equal(t, 1, count)
+}
+
+// inPlace is the sample of a cluster of one node that bootstraps itself.
+func inPlace(t *testing.T) string {
+	t.Helper()
+	dir := openshift(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "layering")))
+	replace(t, dir, "install-config.yaml", "  replicas: 3\n", "  replicas: 1\n")
+	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n    host: 192.168.77.1\n    port: 5000\n", "")
+	replace(t, dir, "install-config.yaml", "onClusterLayering:\n",
+		"bootstrapInPlace: {installationDisk: /dev/sda}\nonClusterLayering:\n  registry: {type: cluster}\n")
+	replace(t, dir, "install-config.yaml", "  - name: master\n  - name: worker\n",
+		"  - name: master\n    containerfile: FROM configs\n")
+	shared(t, dir)
+	return dir
+}
+
+// TestInPlace: the only node gets its registry as a manifest of MCO's, which nobody else can read, and once.
+func TestInPlace(t *testing.T) {
+	dir := inPlace(t)
+	for range 2 {
+		in, err := Load(dir, platform)
+		require.NoError(t, err)
+		require.NotNil(t, in.Shared)
+		assert.True(t, in.Sidecar.Cluster.InPlace())
+		require.Len(t, in.Pools, 1)
+		assert.Equal(t, ownName+"/master-os", in.Pools[0].Repository)
+		assert.True(t, credentials.Covers(in.Pools[0].PushAuth, ownName))
+		assert.Nil(t, in.Pools[0].MachineOSConfig.Object.Spec.BaseImagePullSecret, "MCO takes the cluster's")
+		for _, w := range in.Warnings {
+			assert.NotEqual(t, "node-pull", w.Rule, "%v", w)
+		}
+		named := 0
+		for _, mc := range in.Set.MachineConfigs {
+			if mc.Object.Name == "99-master-dayone-registry" {
+				named++
+			}
+		}
+		assert.Equal(t, 1, named)
+		_, err = in.WriteGenerated(dir)
+		require.NoError(t, err)
+		info, err := os.Stat(filepath.Join(dir, "openshift/99_dayone-registry.yaml"))
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it has the CA's key")
+	}
+	put(t, dir, "bootstrap.ign", "{}")
+	_, err := Load(dir, platform)
+	require.NotEmpty(t, report.Of(err), "%v", err)
+	assert.Equal(t, "unsupported-flow", report.Of(err)[0].Rule, "another installation's file")
 }

@@ -66,8 +66,8 @@ func pointers() []string { return []string{"master.ign", "worker.ign", "arbiter.
 
 // markers are files and directories that tell how the cluster is installed and how far the installer is.
 func markers() []string {
-	return []string{"agent-config.yaml", "cluster-manifests", "bootstrap-in-place-for-live-iso.ign", "bootstrap.ign",
-		"manifests", "openshift"}
+	return []string{"agent-config.yaml", "cluster-manifests", installconfig.InPlaceIgnition,
+		installconfig.BootstrapIgnition, "manifests", "openshift"}
 }
 
 func readDirectory(dir, platform string) (*directory, error) {
@@ -176,7 +176,7 @@ func (d *directory) file(name string) ([]byte, error) {
 
 // consumed says that the installer has taken the manifests into bootstrap.ign and deleted them.
 func (d *directory) consumed() bool {
-	return d.sidecar.Config.Flow == installconfig.FlowOpenShift && d.present["bootstrap.ign"] &&
+	return d.sidecar.Config.Flow == installconfig.FlowOpenShift && d.present[d.sidecar.Cluster.IgnitionFile()] &&
 		!d.present["manifests"] && !d.present["openshift"]
 }
 

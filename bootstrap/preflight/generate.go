@@ -129,7 +129,10 @@ func userContainerfile(d *directory, p installconfig.Pool, at report.Finding, re
 func registrySecrets(d *directory, rep *report.Report) (push, pull string, made []manifests.Item[*corev1.Secret],
 	ok bool) {
 	if d.shared != nil {
-		return clusterregistry.PushSecret, clusterregistry.PullSecret, nil, true // addShared makes them
+		if d.sidecar.Config.Flow != installconfig.FlowOpenShift {
+			pull = clusterregistry.PullSecret
+		}
+		return clusterregistry.PushSecret, pull, nil, true // addShared makes them
 	}
 	r := d.sidecar.Config.Registry
 	push, pull, ok = r.PushSecret, r.BaseImagePullSecret, true
@@ -222,7 +225,7 @@ func (in *Input) WriteGenerated(dir string) ([]string, error) {
 			return files, fmt.Errorf("make directory for %s: %w", g.File, err)
 		}
 		mode := os.FileMode(0o644)
-		if _, secret := g.Object.(*corev1.Secret); secret {
+		if _, secret := g.Object.(*corev1.Secret); secret || g.Secret {
 			mode = 0o600
 		}
 		if err := renameio.WriteFile(full, raw, mode, renameio.IgnoreUmask()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -29,6 +30,8 @@ type Input struct {
 	Signing Signing
 	// RegistryCA is PEM of the CA that signs the final registry's certificate, nil without one.
 	RegistryCA []byte
+	// Shared is what the registries of the cluster's own control plane share, nil where the images go elsewhere.
+	Shared *clusterregistry.Shared
 	// LogSpool is what reaches the machine that keeps the last log bundle, nil without one.
 	LogSpool *LogSpool
 	// Warnings are findings that do not stop the installation.
@@ -60,6 +63,8 @@ type Generated struct {
 	File string
 	// Object is a typed API object.
 	Object any
+	// Secret keeps the file from others.
+	Secret bool
 }
 
 // openshift says that the installer's own bootstrap renders and serves.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -18,17 +19,25 @@ func unsupportedFlows(d *directory, in *Input, rep *report.Report) {
 	if !in.openshift() {
 		return
 	}
-	const agent = "the agent-based installer has no bootstrap.ign, and its rendezvous host becomes a master"
-	for _, f := range []struct{ name, why string }{
-		{"agent-config.yaml", agent},
-		{"cluster-manifests", agent},
-		{"bootstrap-in-place-for-live-iso.ign",
-			"a bootstrap in place installs its own disk, and the registry is gone when the node boots from it"},
+	const (
+		agent = "the agent-based installer has no bootstrap.ign: assisted-service makes it on the rendezvous host, which " +
+			"becomes a master"
+		apart = "install with a separate bootstrap host, or push the image to a registry first and name it in a " +
+			"MachineOSConfig's pre-built-image annotation"
+	)
+	other := installconfig.Cluster{InstallationDisk: "other"}
+	if in.Sidecar.Cluster.InPlace() {
+		other.InstallationDisk = ""
+	}
+	for _, f := range []struct{ name, why, next string }{
+		{"agent-config.yaml", agent, apart},
+		{"cluster-manifests", agent, apart},
+		{other.IgnitionFile(), "with bootstrapInPlace in " + installconfig.FileName + " it needs " +
+			installconfig.InPlaceIgnition + ", and without it " + installconfig.BootstrapIgnition,
+			"begin again with an empty directory, and write or remove bootstrapInPlace before dayone prepare"},
 	} {
 		if d.present[f.name] {
-			rep.Errorf(report.Finding{File: f.name, Rule: "unsupported-flow",
-				Next: "install with a separate bootstrap host, or push the image to a registry first and name it in a " +
-					"MachineOSConfig's pre-built-image annotation"},
+			rep.Errorf(report.Finding{File: f.name, Rule: "unsupported-flow", Next: f.next},
 				"dayone cannot build images in this kind of installation: %s", f.why)
 		}
 	}

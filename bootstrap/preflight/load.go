@@ -21,7 +21,7 @@ func Load(dir, platform string) (*Input, error) {
 		return nil, err
 	}
 	if d.consumed() {
-		return nil, report.Finding{File: "bootstrap.ign", Rule: "ignition-made",
+		return nil, report.Finding{File: d.sidecar.Cluster.IgnitionFile(), Rule: "ignition-made",
 			Message: "openshift-install has made the Ignition configs and deleted all manifests: " +
 				"there is nothing left to prepare",
 			Next: "go on with dayone ignition; to change a manifest, begin again with an empty directory"}
@@ -33,9 +33,11 @@ func Load(dir, platform string) (*Input, error) {
 		return nil, err
 	}
 	d.set.Append(settings)
-	if err := d.registryConfig(); err != nil {
+	registry, err := d.registryConfig()
+	if err != nil {
 		return nil, err
 	}
+	generated = append(generated, registry...)
 	if found := decodedInput(d.set); len(found) > 0 {
 		return nil, &report.Invalid{Findings: found}
 	}

@@ -155,8 +155,6 @@ func TestUneditedPointerConfig(t *testing.T) {
 
 func TestInstallerKeysRefused(t *testing.T) {
 	for _, c := range []struct{ name, from, to, rule string }{
-		{"a bootstrap in place", "baseDomain: example.com\n",
-			"baseDomain: example.com\nbootstrapInPlace: {installationDisk: /dev/sda}\n", "unsupported-flow"},
 		{"a stream of the master", "  replicas: 3\n", "  replicas: 3\n  osImageStream: rhel-10\n", "os-image-stream"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func normalizedSecret(set *manifests.Set, name string) []byte {
 func nodesCanPull(d *directory, in *Input, rep *report.Report) {
 	for _, p := range in.Pools {
 		have := nodePull(d, p.Name)
-		if have == nil || p.Repository == "" || credentials.Covers(have.raw, p.Repository) {
+		if have == nil || p.Repository == "" || d.shared != nil || credentials.Covers(have.raw, p.Repository) {
 			continue
 		}
 		host, _, _ := strings.Cut(p.Repository, "/")

@@ -64,6 +64,7 @@ func TestBootstrapNodeFetchesItsProgram(t *testing.T) {
 		content[f.Path] = string(f.Content)
 	}
 	assert.Equal(t, "DAYONE_IMAGE="+reference+"\n", content[bootstrapnode.ProgramEnvPath])
+	env := []string{"DAYONE_IMAGE=" + reference, bootstrapnode.AlsoFetch} // as where the node keeps a registry
 	_, err = openshift.Additions(in, openshift.Program{Image: reg.Addr + "/tools/dayone:latest"})
 	require.ErrorContains(t, err, "no image by digest")
 
@@ -87,8 +88,8 @@ func TestBootstrapNodeFetchesItsProgram(t *testing.T) {
 	run := func(argv ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "unshare",
 			append([]string{"--mount", "--propagation", "private", "sh", "-c", node, "sh"}, argv...)...)
-		cmd.Env = append(os.Environ(), "NODE="+dir, "CERTS="+reg.CertsDir, "DAYONE_IMAGE="+reference,
-			"CONTAINERS_STORAGE_CONF="+storage)
+		cmd.Env = append(os.Environ(), "NODE="+dir, "CERTS="+reg.CertsDir, "CONTAINERS_STORAGE_CONF="+storage)
+		cmd.Env = append(cmd.Env, env...)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -96,9 +97,11 @@ func TestBootstrapNodeFetchesItsProgram(t *testing.T) {
 		out, err := run("bash", script)
 		require.NoError(t, err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "bin/dayone"), "--version").CombinedOutput()
-	require.NoError(t, err, string(out))
-	assert.Contains(t, string(out), "v1.2.3")
+	for _, name := range []string{"dayone", "dayone-registry"} {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", name), "--version").CombinedOutput()
+		require.NoError(t, err, string(out))
+		assert.Contains(t, string(out), "v1.2.3")
+	}
 	want, err := os.ReadFile(binary)
 	require.NoError(t, err)
 	got, err := os.ReadFile(filepath.Join(dir, "bin/dayone"))

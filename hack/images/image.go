@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -123,14 +124,22 @@ func (p Program) entries(binary, authorities string) ([]configlayer.Entry, error
 	directory := func(path string, mode int64) configlayer.Entry {
 		return configlayer.Entry{Path: path, Kind: basetree.Directory, Mode: mode}
 	}
-	return []configlayer.Entry{
+	entries := []configlayer.Entry{
 		file("/etc/group", 0o644, []byte("root:x:0:\nnonroot:x:65532:\n")),
 		file("/etc/passwd", 0o644,
 			[]byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")),
 		file("/etc/ssl/certs/ca-certificates.crt", 0o644, pem),
 		directory("/tmp", 0o1777),
 		file(binaries+p.Name, 0o755, program),
+	}
+	for _, name := range p.Also { // beside the binary
+		also, err := os.ReadFile(filepath.Join(filepath.Dir(binary), name))
+		if err != nil {
+			return nil, fmt.Errorf("read program: %w", err)
+		}
+		entries = append(entries, file(binaries+name, 0o755, also))
+	}
+	return append(entries,
 		directory("/var/tmp", 0o1777), // buildah's library puts files here when every layer is in its cache
-		directory(job.DirWork, 0o755),
-	}, nil
+		directory(job.DirWork, 0o755)), nil
 }

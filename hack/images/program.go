@@ -21,6 +21,8 @@ type Program struct {
 	Cgo bool
 	// User is the image's default user; pods may set another.
 	User string
+	// Also names programs that the image has beside its own; Build makes them, too.
+	Also []string
 }
 
 // Programs are those that run in the cluster, the registry, which a pool's Containerfile takes out of its image, and
@@ -31,7 +33,8 @@ func Programs() []Program {
 		{Name: "dayone-controller", Package: "./cmd/dayone-controller", User: "65532:65532"},
 		{Name: "dayone-registry", Package: "./cmd/dayone-registry", User: "0:0"},
 		{Name: "dayone-daemon", Package: "./cmd/dayone-daemon", User: "0:0"},
-		{Name: "dayone", Package: "./cmd/dayone", Cgo: true, User: "0:0"},
+		// A node that is its own bootstrap node keeps a registry.
+		{Name: "dayone", Package: "./cmd/dayone", Cgo: true, User: "0:0", Also: []string{"dayone-registry"}},
 	}
 }
 
@@ -45,8 +48,17 @@ func Find(name string) (Program, error) {
 	return Program{}, fmt.Errorf("find program %q: there is none of this name", name)
 }
 
-// Build makes the static binary dir/Name from the sources in source.
+// Build makes the static binary dir/Name, and those of Also beside it, from the sources in source.
 func (p Program) Build(ctx context.Context, source, dir, version string) (string, error) {
+	for _, name := range p.Also {
+		also, err := Find(name)
+		if err == nil {
+			_, err = also.Build(ctx, source, dir, version)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
 	o := program.Options{Package: p.Package, Cgo: p.Cgo, LDFlags: []string{"-X main.version=" + version}}
 	if p.Cgo { // what makes such a program static (docs/operators/builds.md)
 		o.Tags = []string{"netgo", "osusergo", "sqlite_omit_load_extension"}

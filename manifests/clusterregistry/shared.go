@@ -1,7 +1,9 @@
 package clusterregistry
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 const (
@@ -84,6 +87,36 @@ func Load(dir, name string) (*Shared, error) {
 		s.files[registry.PullAuthFile]
 	delete(s.files, registry.PushAuthFile) // nodes get the password's hash
 	return s, nil
+}
+
+// Users are the accounts with their passwords, for a registry that stands for the nodes' until these run.
+func (s *Shared) Users() (push, pull registry.User, err error) {
+	if push, err = account(s.PushAuth, s.Registry, registry.RolePush); err == nil {
+		pull, err = account(s.PullAuth, s.Registry, registry.RolePull)
+	}
+	return push, pull, err
+}
+
+func account(auth []byte, name string, role registry.Role) (registry.User, error) {
+	accounts, err := credentials.Parse(auth)
+	if err != nil {
+		return registry.User{}, fmt.Errorf("read what registries share: %w", err)
+	}
+	a, found, err := accounts.Find(name)
+	if err == nil && !found {
+		err = errors.New("there is no account for " + name)
+	}
+	if err != nil {
+		return registry.User{}, fmt.Errorf("read what registries share: %w", err)
+	}
+	return registry.User{Name: a.Username, Password: a.Password, Role: role}, nil
+}
+
+// Files are what Load reads, by name, for another host's directory.
+func (s *Shared) Files() map[string][]byte {
+	files := maps.Clone(s.files)
+	files[registry.PushAuthFile] = s.PushAuth
+	return files
 }
 
 // split gives the parts of HOST:PORT.

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -180,6 +182,28 @@ func (c Cluster) changePullSecret(ctx context.Context, change func([]byte) ([]by
 	secret.Data[corev1.DockerConfigJsonKey] = changed
 	if err := api.Update(ctx, secret); err != nil {
 		return fmt.Errorf("write the cluster's pull secret: %w", err)
+	}
+	return nil
+}
+
+// Release lets cluster-bootstrap create its last manifest, after which it ends this API server, and takes both objects
+// away again. An API server that is gone is an error.
+func (c Cluster) Release(ctx context.Context) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: bootstrapnode.HoldNamespace}}
+	if err := client.IgnoreAlreadyExists(api.Create(ctx, namespace)); err != nil {
+		return fmt.Errorf("let cluster-bootstrap end: %w", err)
+	}
+	held := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: bootstrapnode.HoldNamespace, Name: bootstrapnode.HoldName}
+	if err := api.Get(ctx, key, held); err != nil {
+		return fmt.Errorf("wait for cluster-bootstrap to create its last manifest: %w", err)
+	}
+	if err := client.IgnoreNotFound(api.Delete(ctx, namespace)); err != nil {
+		return fmt.Errorf("remove what held cluster-bootstrap: %w", err)
 	}
 	return nil
 }

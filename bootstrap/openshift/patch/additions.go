@@ -16,8 +16,12 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-// Additions are what a bootstrap.ign gets.
+// Additions are what an installer's Ignition config gets.
 type Additions struct {
+	// Target is the config's file name; default installconfig.BootstrapIgnition.
+	Target string
+	// Moves make room for some of the Files.
+	Moves   []Move
 	Files   []File
 	Units   []Unit
 	DropIns []DropIn
@@ -34,11 +38,21 @@ type File struct {
 	SHA512 string
 }
 
+// Move gives a file of the installer's another path: one of the Files takes its place and calls it there. A config
+// without the file is refused.
+type Move struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
 // Unit is an enabled unit.
 type Unit struct{ Name, Contents string }
 
-// DropIn is a drop-in of a unit that may be there already.
-type DropIn struct{ Unit, Name, Contents string }
+// DropIn is a drop-in of a unit that may be there already, or must be.
+type DropIn struct {
+	Unit, Name, Contents string
+	Required             bool
+}
 
 // markerPath is the marker's path on the bootstrap node.
 const markerPath = "/etc/dayone/patch.json"
@@ -54,6 +68,7 @@ type marker struct {
 	Units    []string `json:"units"`
 	// DropIns are UNIT/NAME.
 	DropIns []string `json:"dropIns"`
+	Moves   []Move   `json:"moves,omitempty"`
 }
 
 const markerVersion = 1
@@ -75,7 +90,7 @@ func sum(raw []byte) string {
 // marker lists the additions; itself is among the files.
 func (a Additions) marker(original []byte) (marker, error) {
 	d, err := a.digest()
-	m := marker{Version: markerVersion, Digest: d, Original: sum(original)}
+	m := marker{Version: markerVersion, Digest: d, Original: sum(original), Moves: a.Moves}
 	for _, f := range a.Files {
 		m.Files = append(m.Files, f.Path)
 	}
@@ -96,28 +111,36 @@ func (a Additions) addTo(c *ign.Config, m marker) error {
 	if err != nil {
 		return fmt.Errorf("encode marker: %w", err)
 	}
+	for _, move := range a.Moves {
+		if !rename(c, move.From, move.To) {
+			return a.other("file " + move.From)
+		}
+	}
 	for _, f := range append(slices.Clone(a.Files), File{Path: markerPath, Mode: 0o644, Content: append(note, '\n')}) {
 		if slices.ContainsFunc(c.Storage.Files, func(have ign.File) bool { return have.Path == f.Path }) {
-			return taken("file", f.Path)
+			return a.taken("file", f.Path)
 		}
 		c.Storage.Files = append(c.Storage.Files, f.ignition())
 	}
 	for _, u := range a.Units {
 		if slices.ContainsFunc(c.Systemd.Units, func(have ign.Unit) bool { return have.Name == u.Name }) {
-			return taken("unit", u.Name)
+			return a.taken("unit", u.Name)
 		}
 		enabled := true
 		c.Systemd.Units = append(c.Systemd.Units, ign.Unit{Name: u.Name, Contents: &u.Contents, Enabled: &enabled})
 	}
 	for _, d := range a.DropIns {
 		i := slices.IndexFunc(c.Systemd.Units, func(have ign.Unit) bool { return have.Name == d.Unit })
+		if i < 0 && d.Required {
+			return a.other("unit " + d.Unit)
+		}
 		if i < 0 {
 			c.Systemd.Units = append(c.Systemd.Units, ign.Unit{Name: d.Unit})
 			i = len(c.Systemd.Units) - 1
 		}
 		unit := &c.Systemd.Units[i]
 		if slices.ContainsFunc(unit.Dropins, func(have ign.Dropin) bool { return have.Name == d.Name }) {
-			return taken("drop-in", d.Unit+"/"+d.Name)
+			return a.taken("drop-in", d.Unit+"/"+d.Name)
 		}
 		unit.Dropins = append(slices.Clone(unit.Dropins), ign.Dropin{Name: d.Name, Contents: &d.Contents})
 	}
@@ -127,6 +150,9 @@ func (a Additions) addTo(c *ign.Config, m marker) error {
 // takeFrom takes out what the marker lists.
 func (m marker) takeFrom(c *ign.Config) {
 	c.Storage.Files = slices.DeleteFunc(c.Storage.Files, func(f ign.File) bool { return slices.Contains(m.Files, f.Path) })
+	for _, move := range m.Moves {
+		rename(c, move.To, move.From)
+	}
 	c.Systemd.Units = slices.DeleteFunc(c.Systemd.Units, func(u ign.Unit) bool { return slices.Contains(m.Units, u.Name) })
 	for i := range c.Systemd.Units {
 		u := &c.Systemd.Units[i]
@@ -139,6 +165,16 @@ func (m marker) takeFrom(c *ign.Config) {
 		held := slices.ContainsFunc(m.DropIns, func(d string) bool { return strings.HasPrefix(d, u.Name+"/") })
 		return held && len(u.Dropins) == 0 && u.Contents == nil && u.Enabled == nil && u.Mask == nil
 	})
+}
+
+// rename gives a file of a config another path, if it has the file.
+func rename(c *ign.Config, from, to string) bool {
+	i := slices.IndexFunc(c.Storage.Files, func(f ign.File) bool { return f.Path == from })
+	if i >= 0 {
+		c.Storage.Files = slices.Clone(c.Storage.Files)
+		c.Storage.Files[i].Path = to
+	}
+	return i >= 0
 }
 
 // squeezeFrom is the size in bytes from which a file's content is packed, where that makes it smaller.

@@ -18,34 +18,24 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// inPlace is the file of a bootstrap-in-place installation.
-const inPlace = "bootstrap-in-place-for-live-iso.ign"
-
 // stateFile is the installer's memory of what it made.
 const stateFile = ".openshift_install_state.json"
 
-// missing says why there is no bootstrap.ign.
-func missing(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, inPlace)); err == nil {
-		return report.Finding{File: inPlace, Rule: "bootstrap-in-place",
-			Message: "a bootstrap-in-place installation has no bootstrap node: the registry with the image would be gone " +
-				"before the node's first boot",
-			Next: "build the image first, push it to a registry of yours and name it in the MachineOSConfig's " +
-				"annotation pre-built-image"}
-	}
-	return refuse("bootstrap-ign-missing", "run openshift-install create ignition-configs --dir "+dir+" first",
-		"there is none in the install directory")
+// missing says why there is no such file.
+func missing(f file) error {
+	return f.refuse("bootstrap-ign-missing", "run "+f.create()+" first", "there is none in the install directory")
 }
 
 // check refuses a directory in which the installer would throw a patched bootstrap.ign away: it makes bootstrap.ign
 // anew, with no more than a warning, when something that it is made from has changed.
-func check(dir string) error {
+func check(of file) error {
+	dir := of.dir
 	var rep report.Report
 	for _, name := range []string{installconfig.FileName, "manifests", "openshift"} {
 		for _, f := range sources(dir, name) {
 			at := report.Finding{File: f, Rule: "ignition-input-left",
-				Next: "run openshift-install create ignition-configs again, which takes it in, then this command"}
-			rep.Errorf(at, "openshift-install would make bootstrap.ign anew from this file and drop the patch")
+				Next: "run " + of.create() + " again, which takes it in, then this command"}
+			rep.Errorf(at, "openshift-install would make %s anew from this file and drop the patch", of.name)
 		}
 	}
 	for _, pool := range []string{"master", "worker"} {

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,12 +22,10 @@ import (
 )
 
 const (
-	// FileName is the one file of an install directory that is changed.
-	FileName = "bootstrap.ign"
 	// MaxAdded bounds what is added, in bytes: vSphere, Nutanix and KVM hand the whole file to the machine.
 	MaxAdded = 100 << 10
-	// backupName is the file as it was, below installconfig.SidecarDir.
-	backupName = "bootstrap.ign.orig"
+	// backupEnd ends the name of the file as it was, below installconfig.SidecarDir.
+	backupEnd = ".orig"
 )
 
 // Result says what was done.
@@ -39,17 +38,28 @@ type Result struct {
 	Digest string `json:"digest"`
 }
 
-// Apply adds a to DIR/bootstrap.ign. Equal additions change nothing; others replace those of an earlier call. The file
+// file is an installer's Ignition config.
+type file struct{ dir, name string }
+
+func (f file) path() string { return filepath.Join(f.dir, f.name) }
+
+// target is the file of an install directory that additions are for.
+func (a Additions) target(dir string) file {
+	return file{dir, cmp.Or(a.Target, installconfig.BootstrapIgnition)}
+}
+
+// Apply adds a to its target in an install directory. Equal additions change nothing; others replace those of an earlier call. The file
 // changes in one step.
 func Apply(dir string, a Additions) (Result, error) {
-	if err := check(dir); err != nil {
+	f := a.target(dir)
+	if err := check(f); err != nil {
 		return Result{}, err
 	}
-	raw, err := read(dir)
+	raw, err := read(f)
 	if err != nil {
 		return Result{}, err
 	}
-	original, earlier, err := unpatched(dir, raw)
+	original, earlier, err := unpatched(f, raw)
 	if err != nil {
 		return Result{}, err
 	}
@@ -57,13 +67,13 @@ func Apply(dir string, a Additions) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	out, err := patched(original, a, m)
+	out, err := patched(f, original, a, m)
 	if err != nil {
 		return Result{}, err
 	}
 	result := Result{Added: len(out) - len(original), Digest: m.Digest}
 	if result.Added > MaxAdded {
-		return result, refuse("bootstrap-ign-size",
+		return result, f.refuse("bootstrap-ign-size",
 			"make the Containerfiles smaller, for example with COPY --from an image of their own",
 			"the additions are %d bytes, and some platforms take no more than %d", result.Added, MaxAdded)
 	}
@@ -72,65 +82,69 @@ func Apply(dir string, a Additions) (Result, error) {
 	}
 	// The copy first: a crash in between leaves a file that was never patched.
 	if err := os.MkdirAll(filepath.Join(dir, installconfig.SidecarDir), 0o700); err != nil {
-		return result, fmt.Errorf("keep %s as it was: %w", FileName, err)
+		return result, fmt.Errorf("keep %s as it was: %w", f.name, err)
 	}
-	if err := renameio.WriteFile(backup(dir), original, 0o600); err != nil {
-		return result, fmt.Errorf("keep %s as it was: %w", FileName, err)
+	if err := renameio.WriteFile(f.backup(), original, 0o600); err != nil {
+		return result, fmt.Errorf("keep %s as it was: %w", f.name, err)
 	}
 	result.Changed = true
-	return result, replace(filepath.Join(dir, FileName), out)
+	return result, replace(f, out)
 }
 
-// Remove undoes Apply: byte for byte when the file has not changed since, else whatever Apply added is taken out.
-func Remove(dir string) (Result, error) {
-	raw, err := read(dir)
+// Remove undoes Apply on the file of this name: byte for byte when it has not changed since, else whatever Apply added
+// is taken out.
+func Remove(dir, name string) (Result, error) {
+	f := file{dir, name}
+	raw, err := read(f)
 	if err != nil {
 		return Result{}, err
 	}
-	original, m, err := unpatched(dir, raw)
+	original, m, err := unpatched(f, raw)
 	if err != nil || m == nil {
 		return Result{}, err
 	}
-	if err := replace(filepath.Join(dir, FileName), original); err != nil {
+	if err := replace(f, original); err != nil {
 		return Result{}, err
 	}
-	err = os.Remove(backup(dir))
+	err = os.Remove(f.backup())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return Result{Changed: true, Added: len(original) - len(raw), Digest: m.Digest}, err
 }
 
-func backup(dir string) string { return filepath.Join(dir, installconfig.SidecarDir, backupName) }
+func (f file) backup() string {
+	return filepath.Join(f.dir, installconfig.SidecarDir, f.name+backupEnd)
+}
 
-func read(dir string) ([]byte, error) {
-	raw, err := os.ReadFile(filepath.Join(dir, FileName))
+func read(f file) ([]byte, error) {
+	raw, err := os.ReadFile(f.path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing(dir)
+		return nil, missing(f)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", FileName, err)
+		return nil, fmt.Errorf("read %s: %w", f.name, err)
 	}
 	return raw, nil
 }
 
 // unpatched gives the file without what an earlier Apply added, and that one's marker, nil where there was none.
-func unpatched(dir string, raw []byte) ([]byte, *marker, error) {
-	c, err := parse(raw)
+func unpatched(f file, raw []byte) ([]byte, *marker, error) {
+	c, err := parse(f, raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := markerOf(c)
+	m, err := markerOf(f, c)
 	if err != nil || m == nil {
 		return raw, nil, err
 	}
-	kept, err := os.ReadFile(backup(dir))
+	kept, err := os.ReadFile(f.backup())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("read %s as it was: %w", FileName, err)
+		return nil, nil, fmt.Errorf("read %s as it was: %w", f.name, err)
 	}
 	m.takeFrom(&c)
 	if err == nil && sum(kept) == m.Original {
-		was, err := parse(kept)
+		was, err := parse(f, kept)
 		if err == nil && reflect.DeepEqual(plain(was), plain(c)) {
 			return kept, m, nil
 		}
@@ -148,7 +162,7 @@ func plain(c ign.Config) any {
 	return generic(raw)
 }
 
-func markerOf(c ign.Config) (*marker, error) {
+func markerOf(in file, c ign.Config) (*marker, error) {
 	for _, f := range c.Storage.Files {
 		if f.Path != markerPath {
 			continue
@@ -159,10 +173,10 @@ func markerOf(c ign.Config) (*marker, error) {
 			err = json.Unmarshal(raw, m)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s in %s: %w", markerPath, FileName, err)
+			return nil, fmt.Errorf("read %s in %s: %w", markerPath, in.name, err)
 		}
 		if m.Version != markerVersion {
-			return nil, refuse("bootstrap-ign-marker", "undo it with the version of dayone that made it",
+			return nil, in.refuse("bootstrap-ign-marker", "undo it with the version of dayone that made it",
 				"it was patched by another version of dayone")
 		}
 		return m, nil
@@ -171,8 +185,8 @@ func markerOf(c ign.Config) (*marker, error) {
 }
 
 // patched adds and proves that nothing of the original is lost and that Ignition takes the result.
-func patched(original []byte, a Additions, m marker) ([]byte, error) {
-	c, err := parse(original)
+func patched(f file, original []byte, a Additions, m marker) ([]byte, error) {
+	c, err := parse(f, original)
 	if err != nil {
 		return nil, err
 	}
@@ -184,36 +198,36 @@ func patched(original []byte, a Additions, m marker) ([]byte, error) {
 		return nil, err
 	}
 	if _, found, err := v36.ParseCompatibleVersion(out); err != nil || found.IsFatal() {
-		return nil, refuse("bootstrap-ign-result", "report this", "Ignition would refuse the result: %s", found.String())
+		return nil, f.refuse("bootstrap-ign-result", "report this", "Ignition would refuse the result: %s", found.String())
 	}
 	return out, nil
 }
 
 // parse reads any spec from 3.1 to 3.6 into the newest types, which have every older one's fields. The version stays as
 // it is. A field that these types do not have would be lost, so that is refused.
-func parse(raw []byte) (ign.Config, error) {
+func parse(f file, raw []byte) (ign.Config, error) {
 	_, found, err := v36.ParseCompatibleVersion(raw)
 	if err != nil {
 		detail := err.Error()
 		if found.IsFatal() {
 			detail += ": " + found.String()
 		}
-		return ign.Config{}, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs",
+		return ign.Config{}, f.refuse("bootstrap-ign", "make it anew with "+f.create(),
 			"it is no Ignition config that this version knows: %s", strings.TrimSpace(detail))
 	}
 	var c ign.Config
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return c, refuse("bootstrap-ign", "make it anew with openshift-install create ignition-configs", "%v", err)
+		return c, f.refuse("bootstrap-ign", "make it anew with "+f.create(), "%v", err)
 	}
 	if c.Ignition.Version == "3.0.0" {
-		return c, refuse("bootstrap-ign", "take a newer openshift-install", "its Ignition spec 3.0.0 has no compressed files")
+		return c, f.refuse("bootstrap-ign", "take a newer openshift-install", "its Ignition spec 3.0.0 has no compressed files")
 	}
 	again, err := machineconfig.Encode(c)
 	if err != nil {
 		return c, err
 	}
 	if !reflect.DeepEqual(generic(raw), generic(again)) {
-		return c, refuse("bootstrap-ign-fields", "take a newer dayone",
+		return c, f.refuse("bootstrap-ign-fields", "take a newer dayone",
 			"it has fields that this version of dayone does not know and would lose")
 	}
 	return c, nil
@@ -255,35 +269,49 @@ func prune(v any) any {
 }
 
 // replace writes in one step and keeps mode and, where this user may, the owner.
-func replace(name string, content []byte) error {
-	info, err := os.Stat(name)
+func replace(to file, content []byte) error {
+	info, err := os.Stat(to.path())
 	if err != nil {
-		return fmt.Errorf("write %s: %w", FileName, err)
+		return fmt.Errorf("write %s: %w", to.name, err)
 	}
-	f, err := renameio.NewPendingFile(name, renameio.WithStaticPermissions(info.Mode().Perm()))
+	f, err := renameio.NewPendingFile(to.path(), renameio.WithStaticPermissions(info.Mode().Perm()))
 	if err != nil {
-		return fmt.Errorf("write %s: %w", FileName, err)
+		return fmt.Errorf("write %s: %w", to.name, err)
 	}
 	defer f.Cleanup() //nolint:errcheck // after the replacement there is nothing to clean up
 	if _, err := f.Write(content); err != nil {
-		return fmt.Errorf("write %s: %w", FileName, err)
+		return fmt.Errorf("write %s: %w", to.name, err)
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
 		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-			return fmt.Errorf("write %s: %w", FileName, err)
+			return fmt.Errorf("write %s: %w", to.name, err)
 		}
 	}
 	if err := f.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("write %s: %w", FileName, err)
+		return fmt.Errorf("write %s: %w", to.name, err)
 	}
 	return nil
 }
 
-func refuse(rule, next, format string, args ...any) error {
-	return report.Finding{File: FileName, Rule: rule, Next: next, Message: fmt.Sprintf(format, args...)}
+// create is the installer's command that makes the file.
+func (f file) create() string {
+	if f.name == installconfig.InPlaceIgnition {
+		return "openshift-install create single-node-ignition-config --dir " + f.dir
+	}
+	return "openshift-install create ignition-configs --dir " + f.dir
 }
 
-func taken(what, name string) error {
-	return refuse("bootstrap-ign-taken", "remove it, or undo an earlier patch by other means",
+func (f file) refuse(rule, next, format string, args ...any) error {
+	return report.Finding{File: f.name, Rule: rule, Next: next, Message: fmt.Sprintf(format, args...)}
+}
+
+func (a Additions) taken(what, name string) error {
+	return a.target("").refuse("bootstrap-ign-taken", "remove it, or undo an earlier patch by other means",
 		"it has a %s %s already that dayone did not write", what, name)
+}
+
+// other refuses a config that does not have what the additions build on.
+func (a Additions) other(what string) error {
+	return a.target("").refuse("bootstrap-ign-other", "take another openshift-install, or report this with its version",
+		"it has no %s: this openshift-install installs in another way than dayone knows", what)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/openshift/patch"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -41,9 +42,9 @@ func additions() patch.Additions {
 func directory(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	put(t, dir, patch.FileName, text)
+	put(t, dir, installconfig.BootstrapIgnition, text)
 	put(t, dir, "master.ign", pointer)
-	require.NoError(t, os.Chmod(filepath.Join(dir, patch.FileName), 0o640))
+	require.NoError(t, os.Chmod(filepath.Join(dir, installconfig.BootstrapIgnition), 0o640))
 	return dir
 }
 
@@ -55,7 +56,7 @@ func put(t *testing.T, dir, name, text string) {
 
 func get(t *testing.T, dir string) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, patch.FileName))
+	raw, err := os.ReadFile(filepath.Join(dir, installconfig.BootstrapIgnition))
 	require.NoError(t, err)
 	return string(raw)
 }
@@ -72,7 +73,7 @@ func TestPatchIsIdempotentAndRemoveIsExact(t *testing.T) {
 	assert.Len(t, config.Storage.Files, 5, "the installer's, three and the marker")
 	require.Len(t, config.Systemd.Units, 4)
 	assert.Len(t, config.Systemd.Units[0].Dropins, 2, "the drop-in joins the unit that is there")
-	info, err := os.Stat(filepath.Join(dir, patch.FileName))
+	info, err := os.Stat(filepath.Join(dir, installconfig.BootstrapIgnition))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o640), info.Mode().Perm())
 
@@ -88,11 +89,11 @@ func TestPatchIsIdempotentAndRemoveIsExact(t *testing.T) {
 	assert.True(t, changed.Changed)
 	assert.NotEqual(t, first.Digest, changed.Digest)
 
-	removed, err := patch.Remove(dir)
+	removed, err := patch.Remove(dir, installconfig.BootstrapIgnition)
 	require.NoError(t, err)
 	assert.True(t, removed.Changed)
 	assert.Equal(t, original, get(t, dir), "byte for byte")
-	removed, err = patch.Remove(dir)
+	removed, err = patch.Remove(dir, installconfig.BootstrapIgnition)
 	require.NoError(t, err)
 	assert.False(t, removed.Changed, "twice is once")
 }
@@ -104,8 +105,8 @@ func TestRemoveKeepsWhatOthersAddedLater(t *testing.T) {
 	// openshift-install create cluster reads the file into its types and adds one of its own.
 	later := strings.Replace(get(t, dir), `"storage":{"files":[`,
 		`"storage":{"files":[{"path":"/opt/openshift/manifests/openshift-install.yaml","mode":420,"contents":{"source":"data:,x"}},`, 1)
-	put(t, dir, patch.FileName, later)
-	_, err = patch.Remove(dir)
+	put(t, dir, installconfig.BootstrapIgnition, later)
+	_, err = patch.Remove(dir, installconfig.BootstrapIgnition)
 	require.NoError(t, err)
 	got := get(t, dir)
 	assert.Contains(t, got, "openshift-install.yaml")
@@ -115,6 +116,79 @@ func TestRemoveKeepsWhatOthersAddedLater(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got), &a))
 	require.NoError(t, json.Unmarshal([]byte(original), &b))
 	assert.Len(t, a["systemd"].(map[string]any)["units"], len(b["systemd"].(map[string]any)["units"].([]any)))
+}
+
+// single is a config of a bootstrap in place.
+var single = strings.NewReplacer("/usr/local/bin/bootkube.sh", "/usr/local/bin/end.sh", "bootkube.service",
+	"install.service").Replace(original)
+
+func forSingle() patch.Additions {
+	a := additions()
+	a.Target = installconfig.InPlaceIgnition
+	a.Moves = []patch.Move{{From: "/usr/local/bin/end.sh", To: "/usr/local/bin/end.installer.sh"}}
+	a.Files = append(a.Files, patch.File{Path: "/usr/local/bin/end.sh", Mode: 0o555, Content: []byte("ours")})
+	a.DropIns = append(a.DropIns, patch.DropIn{Unit: "install.service", Name: "10-dayone.conf", Contents: "[Service]\n",
+		Required: true})
+	return a
+}
+
+// TestPatchTakesAPlace: a file of ours takes the place of one of the installer's, which stays beside it.
+func TestPatchTakesAPlace(t *testing.T) {
+	for _, c := range []struct{ name, config, rule string }{
+		{"the installer's own", single, ""},
+		{"without the file", strings.Replace(single, "end.sh", "other.sh", 1), "bootstrap-ign-other"},
+		{"without the unit", strings.Replace(single, "install.service", "other.service", 1), "bootstrap-ign-other"},
+		{"a file at the new path", strings.Replace(single, `"files":[`,
+			`"files":[{"path":"/etc/dayone/b","contents":{"source":"data:,"}},`, 1), "bootstrap-ign-taken"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := directory(t, original)
+			put(t, dir, installconfig.InPlaceIgnition, c.config)
+			read := func() string {
+				raw, err := os.ReadFile(filepath.Join(dir, installconfig.InPlaceIgnition))
+				require.NoError(t, err)
+				return string(raw)
+			}
+			_, err := patch.Apply(dir, forSingle())
+			if c.rule != "" {
+				found := report.Of(err)
+				require.Len(t, found, 1, "%v", err)
+				assert.Equal(t, c.rule, found[0].Rule)
+				assert.Equal(t, installconfig.InPlaceIgnition, found[0].File)
+				assert.Equal(t, c.config, read())
+				return
+			}
+			require.NoError(t, err)
+			once := read()
+			config, _, err := v32.Parse([]byte(once))
+			require.NoError(t, err)
+			sources := map[string]string{}
+			for _, f := range config.Storage.Files {
+				sources[f.Path] = *f.Contents.Source
+			}
+			assert.Equal(t, "data:text/plain;charset=utf-8;base64,IyEvYmluL2Jhc2gK", sources["/usr/local/bin/end.installer.sh"])
+			assert.Contains(t, sources["/usr/local/bin/end.sh"], "b3Vycw==")
+			_, err = patch.Apply(dir, forSingle())
+			require.NoError(t, err)
+			assert.Equal(t, once, read())
+			assert.Equal(t, original, get(t, dir), "the other file is not touched")
+
+			later := strings.Replace(once, `"passwd":{`, `"passwd":{"groups":[{"name":"later"}],`, 1)
+			put(t, dir, installconfig.InPlaceIgnition, later)
+			_, err = patch.Remove(dir, installconfig.InPlaceIgnition)
+			require.NoError(t, err)
+			assert.NotContains(t, read(), "dayone")
+			assert.NotContains(t, read(), "end.installer.sh")
+			assert.Contains(t, read(), "later")
+
+			put(t, dir, installconfig.InPlaceIgnition, single)
+			_, err = patch.Apply(dir, forSingle())
+			require.NoError(t, err)
+			_, err = patch.Remove(dir, installconfig.InPlaceIgnition)
+			require.NoError(t, err)
+			assert.Equal(t, single, read(), "byte for byte")
+		})
+	}
 }
 
 func TestRefusals(t *testing.T) {
@@ -139,16 +213,16 @@ func TestRefusals(t *testing.T) {
 		with  patch.Additions
 		rule  string
 	}{
-		{name: "a unit of that name is there", files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a unit of that name is there", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
 			"bootkube.service", "dayone-a.service", 1)}, rule: "bootstrap-ign-taken"},
-		{name: "a drop-in of that name is there", files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a drop-in of that name is there", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
 			"10-other.conf", "10-dayone.conf", 1)}, rule: "bootstrap-ign-taken"},
-		{name: "a file is there", files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a file is there", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
 			"/usr/local/bin/bootkube.sh", "/etc/dayone/a", 1)}, rule: "bootstrap-ign-taken"},
-		{name: "no JSON", files: map[string]string{patch.FileName: "{"}, rule: "bootstrap-ign"},
-		{name: "a spec of the future", files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "no JSON", files: map[string]string{installconfig.BootstrapIgnition: "{"}, rule: "bootstrap-ign"},
+		{name: "a spec of the future", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
 			"3.2.0", "3.9.0", 1)}, rule: "bootstrap-ign"},
-		{name: "a field of the future", files: map[string]string{patch.FileName: strings.Replace(original,
+		{name: "a field of the future", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
 			`"passwd":{`, `"future":{"x":1},"passwd":{`, 1)}, rule: "bootstrap-ign-fields"},
 		{name: "manifests that the installer would take", files: map[string]string{"openshift/99_x.yaml": "a: b"},
 			rule: "ignition-input-left"},
@@ -159,9 +233,9 @@ func TestRefusals(t *testing.T) {
 		{name: "an edited pointer, by the state", files: map[string]string{stateName: state(strings.Replace(pointer,
 			"api-int", "api", 1))}, rule: "pointer-edited"},
 		{name: "too much", with: big, rule: "bootstrap-ign-size"},
-		{name: "bootstrap in place", files: map[string]string{patch.FileName: "",
-			"bootstrap-in-place-for-live-iso.ign": "{}"}, rule: "bootstrap-in-place"},
-		{name: "too early", files: map[string]string{patch.FileName: ""},
+		{name: "bootstrap in place", files: map[string]string{installconfig.BootstrapIgnition: "",
+			installconfig.InPlaceIgnition: "{}"}, rule: "bootstrap-ign-missing"},
+		{name: "too early", files: map[string]string{installconfig.BootstrapIgnition: ""},
 			rule: "bootstrap-ign-missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -176,13 +250,13 @@ func TestRefusals(t *testing.T) {
 			if with.Files == nil {
 				with = additions()
 			}
-			before, _ := os.ReadFile(filepath.Join(dir, patch.FileName))
+			before, _ := os.ReadFile(filepath.Join(dir, installconfig.BootstrapIgnition))
 			_, err := patch.Apply(dir, with)
 			found := report.Of(err)
 			require.NotEmpty(t, found, "%v", err)
 			assert.Equal(t, c.rule, found[0].Rule, "%v", err)
 			assert.NotEmpty(t, found[0].Next)
-			after, _ := os.ReadFile(filepath.Join(dir, patch.FileName))
+			after, _ := os.ReadFile(filepath.Join(dir, installconfig.BootstrapIgnition))
 			assert.Equal(t, string(before), string(after))
 		})
 	}
@@ -199,13 +273,13 @@ func FuzzApplyAndRemove(f *testing.F) {
 	f.Add([]byte(`{"ignition":{"version":"3.1.0"}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, patch.FileName), raw, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, installconfig.BootstrapIgnition), raw, 0o600))
 		if _, err := patch.Apply(dir, additions()); err != nil {
 			return
 		}
-		_, err := patch.Remove(dir)
+		_, err := patch.Remove(dir, installconfig.BootstrapIgnition)
 		require.NoError(t, err)
-		got, err := os.ReadFile(filepath.Join(dir, patch.FileName))
+		got, err := os.ReadFile(filepath.Join(dir, installconfig.BootstrapIgnition))
 		require.NoError(t, err)
 		require.Equal(t, string(raw), string(got))
 	})

@@ -66,7 +66,7 @@ nodes fetch their configs from MCO; see docs/users/day1-openshift.md.`,
 			"address, else none)")
 	f.BoolVar(&unit, unitFlag, false,
 		"start nothing; print a systemd unit that runs this command with the other options given")
-	cmd.AddCommand(newHoldCommand())
+	cmd.AddCommand(newHoldCommand(), newCarryCommand())
 	return cmd
 }
 

@@ -2,6 +2,8 @@ package day1
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -9,6 +11,7 @@ import (
 	"dayone.dev/dayone/bootstrap/openshift/patch"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/installconfig"
 )
 
 func newIgnitionCommand() *cobra.Command {
@@ -20,13 +23,14 @@ func newIgnitionCommand() *cobra.Command {
 		Short: "Add dayone to the installer's bootstrap.ign, and to no other file",
 		Long: "Ignition adds the gate, the build and the hold for the hand-over to bootstrap.ign, after " +
 			"openshift-install create\n" +
-			"ignition-configs and before create cluster. It can be repeated; --remove brings the file back byte for byte.",
+			"ignition-configs and before create cluster; with bootstrapInPlace to the file of create\n" +
+			"single-node-ignition-config. It can be repeated; --remove brings the file back byte for byte.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result patch.Result
 			var err error
 			if remove {
-				result, err = patch.Remove(dir)
+				result, err = patch.Remove(dir, ignitionFile(dir)) // what it undoes is in the file
 			} else {
 				result, err = addToIgnition(cmd, dir, platform, program)
 			}
@@ -59,16 +63,28 @@ func addToIgnition(cmd *cobra.Command, dir, platform string, program openshift.P
 	return patch.Apply(dir, additions)
 }
 
+// ignitionFile is the one that the installer has made.
+func ignitionFile(dir string) string {
+	if _, err := os.Stat(filepath.Join(dir, installconfig.InPlaceIgnition)); err == nil {
+		return installconfig.InPlaceIgnition
+	}
+	return installconfig.BootstrapIgnition
+}
+
 func describeIgnition(dir string, remove bool, r patch.Result) string {
+	name := ignitionFile(dir)
+	next := "openshift-install create cluster --dir " + dir + ", or host the file for your machines"
+	if name == installconfig.InPlaceIgnition {
+		next = "coreos-installer iso ignition embed --force --ignition-file " + filepath.Join(dir, name) +
+			" LIVE-ISO, and boot the machine from that"
+	}
 	switch {
 	case remove && r.Changed:
-		return patch.FileName + " is as it was"
+		return name + " is as it was"
 	case remove:
-		return patch.FileName + " has nothing of dayone"
+		return name + " has nothing of dayone"
 	case r.Changed:
-		return fmt.Sprintf(
-			"%s patched, %d bytes more; next: openshift-install create cluster --dir %s, or host the file for your machines",
-			patch.FileName, r.Added, dir)
+		return fmt.Sprintf("%s patched, %d bytes more; next: %s", name, r.Added, next)
 	}
-	return patch.FileName + " is up to date"
+	return name + " is up to date"
 }

@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 )
 
 // chosenFlow is the flow of the command line, else that of the install directory.
@@ -47,6 +48,7 @@ func runOpenShift(ctx context.Context, o standalone.Options) error {
 	err := openshift.Run(ctx, openshift.Options{
 		Options: o.Options, Base: base, Renderer: openshift.Podman{}, Gate: openshift.Nftables{},
 		Cluster:   loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig},
+		Release:   loopback.Cluster{Kubeconfig: openshift.LoopbackKubeconfig}.Release,
 		ConfigURL: openshift.LoopbackConfigURL,
 		HandOver: handover.Options{Connect: loopback.Connect(openshift.LoopbackKubeconfig, openshift.ClusterKubeconfig),
 			FinalCAFile: o.HandOver.FinalCAFile},
@@ -105,5 +107,23 @@ func newHoldCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&stateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
+	return cmd
+}
+
+func newCarryCommand() *cobra.Command {
+	var d openshift.Disk
+	cmd := &cobra.Command{
+		Use: "carry",
+		Short: "Bring the images of a node that is its own bootstrap node onto the disk that it has installed; the reboot " +
+			"waits for it",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return openshift.Carry(cmd.Context(), d) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&d.StateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
+	f.StringVar(&d.Root, "to", "", "where the disk's root file system is mounted (required)")
+	f.StringVar(&d.Ignition, "ignition", "", "the Ignition config with which the disk boots first (required)")
+	f.StringVar(&d.Program, "registry-program", bootstrapnode.RegistryProgram, "the registry that the node keeps")
+	_ = errors.Join(cmd.MarkFlagRequired("to"), cmd.MarkFlagRequired("ignition"))
 	return cmd
 }

@@ -137,6 +137,9 @@ func newManifestsCommand() *cobra.Command {
 
 // afterManifests is the next step of the flow.
 func afterManifests(in *preflight.Input, dir string) string {
+	if in.Sidecar.Cluster.InPlace() && in.Sidecar.Config.Flow == installconfig.FlowOpenShift {
+		return "openshift-install create single-node-ignition-config --dir " + dir + ", then dayone ignition --dir " + dir
+	}
 	if in.Sidecar.Config.Flow == installconfig.FlowOpenShift {
 		return "openshift-install create ignition-configs --dir " + dir + ", then dayone ignition --dir " + dir
 	}

@@ -102,7 +102,7 @@ func (w *world) mcoImage(base string) string {
 		return strings.TrimSpace(string(out))
 	}
 	container := buildah("from", "oci:base")
-	for from, to := range map[string]string{w.bin: "/usr/bin/dayone",
+	for from, to := range map[string]string{w.bin: "/usr/bin/dayone", w.registryProgram(): "/usr/bin/dayone-registry",
 		filepath.Join(here, "testdata/mco/machine-config-controller"): "/usr/bin/machine-config-controller"} {
 		buildah("copy", "--quiet", "--chmod", "0755", container, from, to)
 	}

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,8 @@ type world struct {
 	edit  func(dir string)
 	// fromServer lets the node fetch the program from the file server, not out of an image.
 	fromServer bool
+	// inPlace is an installation whose only node is its own bootstrap node.
+	inPlace bool
 	// loopback takes connections to the API server on the node until bootkube ends that.
 	loopback net.Listener
 }
@@ -108,7 +111,10 @@ func (w *world) startFinal() {
 // versions are those of MCO's stand-ins, on the node and in the cluster.
 var versions = render.Versions{Raw: "test", Hash: "test", Payload: "test"}
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOn(t, baseimage.Tiny) }
+
+// newWorldOn is a world whose release has this OS image.
+func newWorldOn(t *testing.T, system baseimage.Kind) *world {
 	t.Helper()
 	switch {
 	case testing.Short():
@@ -128,7 +134,7 @@ func newWorld(t *testing.T) *world {
 	w.host = w.lab.Network.Bootstrap().String()
 	w.node, err = w.lab.NewNode(t.Context(), "boot0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: debian}})
 	require.NoError(t, err)
-	w.release()
+	w.release(system)
 	w.fileServer()
 	w.kubernetes()
 	w.useFinal()
@@ -146,8 +152,10 @@ func (w *world) listen(port int) (l net.Listener) {
 }
 
 // release is a registry with the release's OS image and its machine-config-operator.
-func (w *world) release() {
-	layout, err := baseimage.Ensure(w.t.Context(), baseimage.Tiny, "")
+func (w *world) release(system baseimage.Kind) {
+	tiny, err := baseimage.Ensure(w.t.Context(), baseimage.Tiny, "")
+	require.NoError(w.t, err)
+	layout, err := baseimage.Ensure(w.t.Context(), system, "")
 	require.NoError(w.t, err)
 	user, err := registry.NewUser("push", registry.RolePush)
 	require.NoError(w.t, err)
@@ -177,7 +185,7 @@ func (w *world) release() {
 		return name + "@" + digest.String()
 	}
 	w.base = push(layout, w.host+":9600", "ocp/base-os", auth)
-	w.mco = push(w.mcoImage(layout), behind, "ocp/machine-config-operator", other)
+	w.mco = push(w.mcoImage(tiny), behind, "ocp/machine-config-operator", other)
 	ca, err := os.ReadFile(o.CAFile())
 	require.NoError(w.t, err)
 	w.baseCA = string(ca)
@@ -256,14 +264,28 @@ func (w *world) fetched(path, from string) (address, hash string) {
 	return address, hash
 }
 
-// installer is the bootstrap.ign that openshift-install would make, as far as it matters here.
-func (w *world) installer() []byte {
-	entries, err := os.ReadDir("testdata/node")
+// scripts puts stand-ins of the installer's scripts on the node.
+func (w *world) scripts(dir string) {
+	entries, err := os.ReadDir(dir)
 	require.NoError(w.t, err)
 	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join("testdata/node", e.Name()))
+		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		require.NoError(w.t, err)
-		w.put("/usr/local/bin/"+e.Name(), 0o555, raw)
+		path := "/usr/local/bin/" + e.Name()
+		if e.Name() == "coreos-installer" {
+			path = "/usr/bin/" + e.Name() // where it is on the live system
+		}
+		w.files = slices.DeleteFunc(w.files, func(f map[string]any) bool { return f["path"] == path })
+		w.put(path, 0o555, raw)
+	}
+}
+
+// installer is the bootstrap.ign that openshift-install would make, as far as it matters here. With the files of a
+// bootstrap in place it is that flow's config.
+func (w *world) installer() []byte {
+	w.scripts("testdata/node")
+	if w.inPlace {
+		w.scripts("testdata/inplace")
 	}
 	w.put("/root/.docker/config.json", 0o600, w.pullSecret)
 	w.put("/etc/ssl/certs/release-registry.pem", 0o644, []byte(w.baseCA))
@@ -290,8 +312,14 @@ func (w *world) installer() []byte {
 		return u
 	}
 	const install = "\n[Install]\nWantedBy=multi-user.target\n"
+	var more []any
+	if w.inPlace {
+		more = []any{unit("install-to-disk.service", "[Unit]\nRequires=bootkube.service\nAfter=bootkube.service\n"+
+			"ConditionPathExists=!/opt/openshift/.install-to-disk.done\n[Service]\nWorkingDirectory=/opt/openshift\n"+
+			"ExecStart=/usr/local/bin/install-to-disk.sh\nRestart=on-failure\nRestartSec=5s\n"+install, true)}
+	}
 	raw, err := json.Marshal(map[string]any{"ignition": map[string]any{"version": "3.2.0"},
-		"storage": map[string]any{"files": w.files}, "systemd": map[string]any{"units": []any{
+		"storage": map[string]any{"files": w.files}, "systemd": map[string]any{"units": append(more,
 			unit("release-image.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n", false),
 			unit("kubelet.service", "[Service]\nExecStart=/usr/local/bin/kubelet.sh\nRestart=always\n"+install, true),
 			unit("bootkube.service",
@@ -300,7 +328,7 @@ func (w *world) installer() []byte {
 					"ExecStart=/usr/local/bin/bootkube.sh\nRestart=on-failure\nRestartSec=5s\n", false),
 			unit("progress.service",
 				"[Unit]\nWants=bootkube.service\n[Service]\nExecStart=/usr/local/bin/report-progress.sh\n"+install, true),
-		}}})
+		)}})
 	require.NoError(w.t, err)
 	return raw
 }
@@ -362,10 +390,16 @@ func (w *world) patched() []byte {
 			statusPort)+"}\n"+w.receive(dir)), 1), 0o600))
 	w.dayone(dir, "prepare")
 
-	// create manifests: install-config.yaml goes, the installer's own manifests come.
+	return w.afterPrepare(dir, installconfig.BootstrapIgnition)
+}
+
+// afterPrepare takes a prepared directory from create manifests on, to the patched Ignition config of this name.
+func (w *world) afterPrepare(dir, ignition string) []byte {
+	file := filepath.Join(dir, installconfig.FileName)
 	stripped, err := os.ReadFile(file)
 	require.NoError(w.t, err)
 	require.NotContains(w.t, string(stripped), installconfig.Field)
+	// create manifests: install-config.yaml goes, the installer's own manifests come.
 	require.NoError(w.t, os.Remove(file))
 	require.NoError(w.t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o750))
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\n" +
@@ -380,7 +414,7 @@ func (w *world) patched() []byte {
 	for _, consumed := range []string{"manifests", "openshift"} {
 		require.NoError(w.t, os.RemoveAll(filepath.Join(dir, consumed)))
 	}
-	file = filepath.Join(dir, "bootstrap.ign")
+	file = filepath.Join(dir, ignition)
 	require.NoError(w.t, os.WriteFile(file, w.installer(), 0o640))
 	program := []string{"--program-image", w.mco} // it has the program, too
 	if w.fromServer {
@@ -388,7 +422,7 @@ func (w *world) patched() []byte {
 		program = []string{"--program-url", address, "--program-sha512", hash}
 	}
 	w.dayone(dir, append([]string{"ignition"}, program...)...)
-	raw, err = os.ReadFile(file)
+	raw, err := os.ReadFile(file)
 	require.NoError(w.t, err)
 	return raw
 }

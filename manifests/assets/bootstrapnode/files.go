@@ -23,6 +23,25 @@ const (
 	FetchPath = "/usr/local/bin/dayone-fetch.sh"
 )
 
+// What the only node of a cluster has beside that where it is its own bootstrap node. Places of the installer's own
+// files: openshift/installer, data/data/bootstrap/bootstrap-in-place.
+const (
+	// InPlacePath is the installer's script that ends the bootstrap; it goes to InPlaceMoved, and InPlace calls it.
+	InPlacePath  = "/usr/local/bin/bootstrap-in-place.sh"
+	InPlaceMoved = "/usr/local/bin/bootstrap-in-place.installer.sh"
+	// DiskUnit is the installer's unit that installs the disk and reboots; with DiskDropIn it runs DiskInstallerPath.
+	DiskUnit          = "install-to-disk.service"
+	DiskDropInName    = "10-dayone.conf"
+	DiskInstallerPath = "/usr/local/libexec/dayone/coreos-installer"
+	// HoldPath is a manifest that keeps the API server of this host until HoldNamespace is there.
+	HoldPath      = "/opt/openshift/manifests/99_dayone-hold.yaml"
+	HoldNamespace = "dayone-bootstrap-in-place"
+	HoldName      = "dayone-hold"
+	// RegistryProgram is the one that the node keeps; AlsoFetch lets FetchPath take it out of the image, too.
+	RegistryProgram = "/usr/local/bin/dayone-registry"
+	AlsoFetch       = "DAYONE_ALSO=dayone-registry"
+)
+
 // Names of the units.
 const (
 	GateUnit      = "dayone-gate.service"
@@ -44,6 +63,18 @@ func Unit(name string) string { return string(read(name)) }
 
 // Hold is the drop-in of HeldUnit.
 func Hold() string { return string(read("progress-10-dayone.conf")) }
+
+// InPlace is the script in the place of the installer's.
+func InPlace() []byte { return read("bootstrap-in-place.sh") }
+
+// DiskInstaller is the program in the place of coreos-installer.
+func DiskInstaller() []byte { return read("coreos-installer") }
+
+// DiskDropIn is the drop-in of DiskUnit.
+func DiskDropIn() string { return string(read("install-to-disk-10-dayone.conf")) }
+
+// HoldManifest is the manifest at HoldPath.
+func HoldManifest() []byte { return read("hold.yaml") }
 
 func read(name string) []byte {
 	raw, err := files.ReadFile("files/" + name)
