@@ -16,9 +16,9 @@ import (
 
 const (
 	// pieceBuffer is how much of a blob is read and sent at once: large enough that system calls do not count beside the
-	// cipher, small enough for the second-level cache and for hundreds of clients.
-	pieceBuffer = 256 << 10
-	// stallTimeout ends a client that takes less than pieceBuffer in it, at least 4 kB/s, or sends nothing: stalled
+	// cipher, small enough for the second-level cache and for the memory of hundreds of clients, of which each has one.
+	pieceBuffer = 192 << 10
+	// stallTimeout ends a client that takes less than pieceBuffer in it, at least 3 kB/s, or sends nothing: stalled
 	// clients do not hold files and connections for ever. One without an account has it for a whole request.
 	stallTimeout = time.Minute
 )

@@ -155,7 +155,7 @@ func (p *pullThrough) take(ctx context.Context, name string, d digest.Digest, f 
 		now.upload, now.there = u, u.Size()
 		f.change(now)
 		watch.Reset(stallTimeout)
-		n, err := io.ReadFull(resp.Body, b)
+		n, err := io.ReadFull(resp.Body, b[:min(len(b), pieceBuffer)])
 		p.metrics.upstreamBytes.Add(float64(n))
 		if errors.Is(err, io.ErrUnexpectedEOF) { // the bytes are counted below
 			return n, io.EOF
