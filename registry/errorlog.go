@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"io"
 	"log"
 	"strings"
 
@@ -17,11 +16,4 @@ type lineWriter struct{ entry *logrus.Entry }
 func (l lineWriter) Write(p []byte) (int, error) {
 	l.entry.WithField("detail", strings.TrimSpace(string(p))).Debug("registry connection message")
 	return len(p), nil
-}
-
-// discard is the log of a server whose owner passed none.
-func discard() *logrus.Entry {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return logrus.NewEntry(l)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/registry/quiet"
 	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
@@ -30,7 +31,7 @@ func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error
 		return nil, err
 	}
 	if log == nil {
-		log = discard()
+		log = quiet.Log()
 	}
 	lock, err := lockRoot(root, false)
 	if errors.Is(err, errRootInUse) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/crypto/bcrypt"
 
+	"dayone.dev/dayone/registry/quiet"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -247,7 +248,7 @@ func (o Options) withDefaults() Options {
 		o.Beside = func(context.Context, *storage.Store) {}
 	}
 	if o.Log == nil {
-		o.Log = discard()
+		o.Log = quiet.Log()
 	}
 	return o
 }

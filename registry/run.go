@@ -3,13 +3,13 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
+
+	"dayone.dev/dayone/registry/credentials"
 )
 
 const (
@@ -81,7 +81,7 @@ func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
 	tick, daily := time.NewTicker(filesPoll), time.NewTicker(RenewalPoll)
 	defer tick.Stop()
 	defer daily.Stop()
-	users, certificate := stamp(usersFile), stamp(s.o.certificateSources()...)
+	users, certificate := credentials.Stamp(usersFile), credentials.Stamp(s.o.certificateSources()...)
 	for {
 		all := false
 		select {
@@ -95,11 +95,11 @@ func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
 			all = true
 		case <-tick.C:
 		}
-		if now := stamp(usersFile); all || now != users {
+		if now := credentials.Stamp(usersFile); all || now != users {
 			users = now
 			s.reloadUsers(usersFile, role)
 		}
-		if now := stamp(s.o.certificateSources()...); all || now != certificate {
+		if now := credentials.Stamp(s.o.certificateSources()...); all || now != certificate {
 			certificate = now
 			if err := s.ReloadCertificate(); err != nil {
 				s.log.WithError(err).Error("server certificate is not usable, the one before stays")
@@ -122,17 +122,4 @@ func (s *Server) reloadUsers(file string, role Role) {
 		return
 	}
 	s.log.WithField("users", len(users)).Info("users were read again")
-}
-
-// stamp changes when one of the files does.
-func stamp(files ...string) string {
-	var out strings.Builder
-	for _, name := range files {
-		if fi, err := os.Stat(name); err == nil {
-			fmt.Fprintln(&out, fi.ModTime().UnixNano(), fi.Size())
-		} else {
-			fmt.Fprintln(&out, err)
-		}
-	}
-	return out.String()
 }

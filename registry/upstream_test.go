@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/registry/quiet"
 	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/storage"
 )
@@ -117,7 +118,7 @@ func TestStoreSharedWithDistribution(t *testing.T) {
 
 func TestHandlerPanic(t *testing.T) {
 	failures := prometheus.NewCounter(prometheus.CounterOpts{Name: "failures"})
-	s := &service{log: discard(), accounts: nil, metrics: &metrics{failures: failures}}
+	s := &service{log: quiet.Log(), accounts: nil, metrics: &metrics{failures: failures}}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v2/", nil))
 	assert.Equal(t, http.StatusInternalServerError, w.Code)

@@ -3,7 +3,6 @@ package forwarder
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/quiet"
 )
 
 const (
@@ -116,9 +116,7 @@ func (o Options) withDefaults() Options {
 		o.Serving = func(Mirror) error { return nil }
 	}
 	if o.Log == nil {
-		silent := logrus.New()
-		silent.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(silent)
+		o.Log = quiet.Log()
 	}
 	return o
 }

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"dayone.dev/dayone/registry/credentials"
@@ -53,7 +51,7 @@ func (s *sources) look() (source, error) {
 
 func (s *sources) stampNow() string {
 	files := append([]string{s.o.PeersFile}, s.o.AuthFiles...)
-	return stampOf(append(files, s.o.caFiles(s.now.list.Registry)...)...)
+	return credentials.Stamp(append(files, s.o.caFiles(s.now.list.Registry)...)...)
 }
 
 // caFiles are those of a registry.
@@ -107,17 +105,4 @@ func (s source) account(repository string) (credentials.Account, error) {
 		}
 	}
 	return credentials.Account{}, nil
-}
-
-// stampOf changes when one of the files does.
-func stampOf(files ...string) string {
-	var out strings.Builder
-	for _, name := range files {
-		if fi, err := os.Stat(name); err == nil {
-			fmt.Fprintln(&out, fi.ModTime().UnixNano(), fi.Size())
-		} else {
-			fmt.Fprintln(&out, err)
-		}
-	}
-	return out.String()
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/quiet"
 	"dayone.dev/dayone/registry/storage"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -65,9 +66,7 @@ func (o Options) withDefaults() Options {
 		o.Peers = func() (peers.List, error) { return peers.List{}, nil }
 	}
 	if o.Log == nil {
-		l := logrus.New()
-		l.SetLevel(logrus.PanicLevel)
-		o.Log = logrus.NewEntry(l)
+		o.Log = quiet.Log()
 	}
 	return o
 }

@@ -2,10 +2,11 @@ package storage
 
 import (
 	"context"
-	"io"
 	"reflect"
 
 	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/registry/quiet"
 )
 
 // loggerKeyType is how distribution v3 names the context key under which it looks for its logger.
@@ -27,17 +28,16 @@ func (c loggerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// quiet returns an entry for distribution whose warnings and errors reach log at debug level: what it cannot do it
+// forDistribution returns an entry for distribution whose warnings and errors reach log at debug level: what it cannot do it
 // returns as an error too, and a wrong digest of a client is none of ours. It never lets a library's fatal or panic end
 // the process through our logger.
-func quiet(log *logrus.Entry) *logrus.Entry {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	l.SetLevel(logrus.WarnLevel)
+func forDistribution(log *logrus.Entry) *logrus.Entry {
+	e := quiet.Log()
+	e.Logger.SetLevel(logrus.WarnLevel)
 	if log != nil {
-		l.AddHook(forward{log})
+		e.Logger.AddHook(forward{log})
 	}
-	return logrus.NewEntry(l)
+	return e
 }
 
 type forward struct{ to *logrus.Entry }

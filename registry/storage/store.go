@@ -63,7 +63,7 @@ func Open(root string, o Options) (*Store, error) {
 	}
 	b := &budget{root: root, maxBytes: o.MaxBytes, minFree: o.MinFreeBytes}
 	v := &verifier{tree: tree(root), budget: b, readOnly: o.ReadOnly, report: o.Report}
-	s := &Store{o: o, driver: &driver{tree: tree(root), budget: b, blobs: v}, log: quiet(o.Log)}
+	s := &Store{o: o, driver: &driver{tree: tree(root), budget: b, blobs: v}, log: forDistribution(o.Log)}
 	for _, d := range []string{blobs, repositories} {
 		if o.ReadOnly {
 			break

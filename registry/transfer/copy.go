@@ -17,6 +17,8 @@ import (
 	"github.com/containers/image/v5/types"
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/registry/quiet"
 )
 
 const (
@@ -198,9 +200,7 @@ func (o Options) withDefaults() Options {
 		o.Silence = defaultSilence
 	}
 	if o.Log == nil {
-		l := logrus.New()
-		l.SetOutput(io.Discard)
-		o.Log = logrus.NewEntry(l)
+		o.Log = quiet.Log()
 	}
 	return o
 }
