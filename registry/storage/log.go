@@ -28,9 +28,9 @@ func (c loggerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// forDistribution returns an entry for distribution whose warnings and errors reach log at debug level: what it cannot do it
-// returns as an error too, and a wrong digest of a client is none of ours. It never lets a library's fatal or panic end
-// the process through our logger.
+// forDistribution returns an entry for distribution whose warnings and errors reach log at debug level: what it cannot
+// do it returns as an error too, and a wrong digest of a client is none of ours. It never lets a library's fatal or
+// panic end the process through our logger.
 func forDistribution(log *logrus.Entry) *logrus.Entry {
 	e := quiet.Log()
 	e.Logger.SetLevel(logrus.WarnLevel)
