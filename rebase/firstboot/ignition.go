@@ -166,6 +166,16 @@ const UnitName = "dayone-firstboot.service"
 // DaemonPath is where Ignition puts the agent; /usr/local is part of /var on an ostree host.
 const DaemonPath = "/usr/local/bin/dayone-daemon"
 
+// sandbox is that of dayone-agent.service, which starts the same programs, and says why it has no more lines.
+const sandbox = `RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictRealtime=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=~@clock @cpu-emulation @module @obsolete @raw-io @reboot @swap
+SystemCallErrorNumber=EPERM
+CapabilityBoundingSet=~CAP_SYS_TIME CAP_SYS_MODULE CAP_SYSLOG CAP_SYS_BOOT CAP_SYS_RAWIO CAP_SYS_PACCT
+CapabilityBoundingSet=~CAP_SYS_TTY_CONFIG CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_LEASE CAP_AUDIT_CONTROL CAP_AUDIT_READ`
+
 // unitText gives the unit's text. With gate, nothing that needs the node's final OS (kubelet and what it stands for)
 // starts before first boot is done; the boot's start transaction then waits as long. The conditions are of the kind
 // that small init systems know, too. /sysroot is on every host that ostree or bootc booted, /run/ostree-booted is not
@@ -197,6 +207,7 @@ func unitText(gate bool) string {
 		"SyslogIdentifier=dayone-firstboot",
 		"StandardOutput=journal+console",
 		"StandardError=journal+console",
+		sandbox,
 		"",
 		"[Install]",
 		"WantedBy=multi-user.target",
