@@ -33,6 +33,9 @@ func (e *engine) BuildContainer(_ context.Context, job build.ContainerJob) (buil
 		return build.ContainerImage{}, e.err
 	}
 	configs, there := job.Contexts["configs"]
+	if !there { // with extensions it is a stage of that name, from this image
+		configs, there = job.Contexts["dayone-configs"]
+	}
 	if !there {
 		return build.ContainerImage{}, errors.New("there is no image configs")
 	}
@@ -106,9 +109,16 @@ func TestContainerJob(t *testing.T) {
 	result, err := b.Build(t.Context(), r)
 	require.NoError(t, err)
 	assert.Equal(t, "the request asks for it", result.Reason)
-	assert.NotContains(t, e.job.Contexts, "extensions", "nothing uses them")
+	assert.NotContains(t, e.job.Contexts, "dayone-extensions", "nothing uses them")
+	assert.Empty(t, result.Inputs.Extensions)
 	assert.Empty(t, e.job.Options.Mounts)
 	assert.Subset(t, entered, []string{"request", "base", "config", "images", "push", "containerfile", "seal"})
+
+	r.Config.Spec.Extensions = []string{"usbguard"}
+	result, err = b.Build(t.Context(), r)
+	require.NoError(t, err)
+	assert.Equal(t, packages, e.job.Contexts["dayone-extensions"])
+	assert.Equal(t, packages.Reference, result.Inputs.Extensions)
 }
 
 func TestBuilderRefuses(t *testing.T) {
@@ -116,6 +126,25 @@ func TestBuilderRefuses(t *testing.T) {
 	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{Fixed: true}), "")
 	_, err := build.NewBuilder(build.BuilderOptions{StateDir: reg.CAFile}).Build(t.Context(), r)
 	require.ErrorContains(t, err, "make directory for locks")
+	for _, c := range []struct {
+		name, text, says string
+		extensions       *build.Image
+	}{
+		{"extensions by tag", "FROM configs\n", "name the extensions image by digest",
+			&build.Image{Reference: "quay.io/a/b:1"}},
+		{"a copy from extensions that nobody names", "FROM configs\nCOPY --from=dayone-extensions /a /etc/a\n",
+			"nothing names an extensions image", nil},
+		{"their name in another place", "FROM configs\nLABEL from=dayone-extensions\n", "", nil},
+	} {
+		r := r
+		r.Containerfile, r.Extensions = c.text, c.extensions
+		err := r.Validate()
+		if c.says == "" {
+			require.NoError(t, err, c.name)
+			continue
+		}
+		require.ErrorContains(t, err, c.says, c.name)
+	}
 	r.Target = ""
 	_, err = builder(t).Build(t.Context(), r)
 	require.NotNil(t, build.AsFailure(err), "%v", err)

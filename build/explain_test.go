@@ -1,6 +1,7 @@
 package build_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -31,6 +32,7 @@ func TestReuseExplains(t *testing.T) {
 	rules := map[string]int{}
 	for _, w := range fresh.Warnings {
 		rules[w.Rule]++
+		assert.Equal(t, w.Rule == "config-overridden", strings.HasSuffix(w.Message, ": /etc/from-config"), w.Message)
 	}
 	require.Equal(t, map[string]int{"credentials": 1, "first-boot": 1, "config-overridden": 1}, rules,
 		"one finding each of Containerfile, config and image")

@@ -260,3 +260,22 @@ func TestDefaultsOfABuilder(t *testing.T) {
 	assert.Equal(t, defaultRetryDelay, NewBuilder(BuilderOptions{}).o.RetryDelay)
 	assert.Equal(t, time.Minute, NewBuilder(BuilderOptions{RetryDelay: time.Minute}).o.RetryDelay)
 }
+
+// What the instructions of a Containerfile see: the base with what the config adds, replaces and removes.
+func TestConfiguredTree(t *testing.T) {
+	from := source{base: base{tree: treeWith(map[string]string{"/etc/kept": "kept", "/etc/a": "old", "/etc/b": "old",
+		"/etc/gone": "old"})}, layer: &configlayer.Layer{Entries: []configlayer.Entry{
+		{Path: "/etc/a", Kind: basetree.Regular, Content: []byte("new")},
+		{Path: "/etc/b", Kind: basetree.Symlink, Link: "a"}, {Path: "/etc/gone", Whiteout: true}}}}
+	tree := from.configured()
+	content := func(path string) string { c, _ := tree.Content(path); return string(c) }
+	assert.Equal(t, []string{"kept", "new", "", ""}, []string{content("/etc/kept"), content("/etc/a"), content("/etc/b"),
+		content("/etc/gone")})
+	link, _ := tree.Lookup("/etc/b")
+	assert.Equal(t, "a", link.Link)
+	_, there := tree.Lookup("/etc/gone")
+	assert.False(t, there)
+	_, kept := tree.Contents["/etc/b"]
+	assert.False(t, kept, "a link has no content")
+	assert.Equal(t, "old", string(from.base.tree.Contents["/etc/a"]), "the base's own tree stays")
+}

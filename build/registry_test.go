@@ -94,6 +94,7 @@ func TestRegistryThatFails(t *testing.T) {
 	fresh, err := builder(t).Build(t.Context(), r)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"request", "base", "config", "push", "check"}, steps(fresh))
+	layer := "/os/base/blobs/" + fresh.Layers[0].Digest
 	for _, c := range []struct {
 		name, method, path string
 		status             int
@@ -109,7 +110,7 @@ func TestRegistryThatFails(t *testing.T) {
 		{name: "the note of a known image", method: "HEAD GET", path: "/manifests/note-", status: 500, reused: true},
 		{name: "the base", method: "HEAD GET", path: "/os/base/manifests/", status: 500, rebuild: true, step: "base",
 			class: build.ClassTransient},
-		{name: "the layers of the base", method: "GET", path: "/os/base/blobs/", status: 403, rebuild: true, step: "base",
+		{name: "the layers of the base", method: "GET", path: layer, status: 403, rebuild: true, step: "base",
 			class: build.ClassInfrastructure},
 		{name: "the image's name", method: "PUT", path: "/manifests/build-", status: 403, rebuild: true, step: "push",
 			class: build.ClassInfrastructure},
@@ -137,6 +138,40 @@ func TestRegistryThatFails(t *testing.T) {
 			assert.Equal(t, []any{c.class, c.step}, []any{failure.Class, failure.Step}, failure.Error())
 		})
 	}
+}
+
+// The image that an engine made is pushed once more with its labels: who cannot push that has no image.
+func TestSealThatFails(t *testing.T) {
+	f := newFront(t)
+	pushed := 0
+	f.spoil = func(method, path string) int {
+		if method == http.MethodPut && strings.Contains(path, "/manifests/sha256:") {
+			if pushed++; pushed > 1 {
+				return http.StatusForbidden
+			}
+		}
+		return 0
+	}
+	_, err := build.NewBuilder(build.BuilderOptions{Engine: &engine{}}).Build(t.Context(),
+		f.request(t, "FROM configs\nRUN true\n"))
+	failure := build.AsFailure(err)
+	require.NotNil(t, failure, "%v", err)
+	assert.Equal(t, []any{build.ClassInfrastructure, "seal"}, []any{failure.Class, failure.Step}, failure.Error())
+}
+
+// The files of a base that were read once are not read again.
+func TestBaseIsReadOnce(t *testing.T) {
+	reg := registrytest.Start(t)
+	base := buildtest.Push(t, reg, buildtest.Base{Fixed: true})
+	manifest, err := pull(t, reg, base.Reference).Manifest()
+	require.NoError(t, err)
+	b := builder(t)
+	job := build.BaseJob{Base: base, Registry: build.Access{CAFile: reg.CAFile, AuthFile: reg.PushAuthFile}}
+	require.NoError(t, b.TakeIn(t.Context(), job))
+	target, _, _ := strings.Cut(base.Reference, "@")
+	removeBlob(t, reg, target, manifest.Layers[0].Digest.String())
+	require.NoError(t, b.TakeIn(t.Context(), job))
+	require.Error(t, builder(t).TakeIn(t.Context(), job), "another builder has to")
 }
 
 // A note that is not about just this image and request says nothing: the image is checked before it is used.
@@ -237,6 +272,8 @@ func TestConfigThatIgnitionRefuses(t *testing.T) {
 	}
 	_, err := r.Ground()
 	require.ErrorContains(t, err, "address of build", "what has no address has no ground")
+	_, err = r.Address()
+	require.ErrorContains(t, err, "address of build")
 }
 
 // layerOf packs files into one layer: the same files at another level are packed otherwise.
@@ -317,6 +354,15 @@ func TestCompareLayers(t *testing.T) {
 			}
 		})
 	}
+	lost := layerOf(t, 1, tar.Header{Name: "etc/lost", Mode: 0o644})
+	gone, err := lost.Digest()
+	require.NoError(t, err)
+	second := pushImage(t, reg, "lost", withLayers(t, base, layerOf(t, 1, file, other), lost))
+	removeBlob(t, reg, reg.Addr+"/os/compare", gone.String())
+	for _, pair := range [][2]string{{good, second}, {second, good}} {
+		_, err := build.Compare(t.Context(), access, "linux/amd64", pair[0], pair[1])
+		require.ErrorContains(t, err, "compare layer 1", "a layer that the registry has lost")
+	}
 	for _, layer := range []string{"fewer", "more"} {
 		images := map[string]v1.Image{"fewer": withLayers(t, base, layerOf(t, 1, file)),
 			"more": withLayers(t, base, layerOf(t, 1, file, other), layerOf(t, 1, file), layerOf(t, 1, other))}
@@ -352,8 +398,10 @@ func TestEngineThatSpoilsTheBase(t *testing.T) {
 		{"another layer in place of the base's", withLayers(t, base, layers[0], more), "layer 1 is sha256:"},
 		{"no label of a bootable image", unlabelled, "neither the label containers.bootc nor ostree.bootable"},
 		{"another label of ostree's", changed, "changes the base's label ostree.final-diffid"},
-		{"a layer that is no archive", withLayers(t, base, append(layers, static.NewLayer([]byte("no gzip at all"),
-			types.DockerLayer))...), "layer"},
+		{"no kernel", withLayers(t, base, append(layers[:len(layers):len(layers)], layerOf(t, 1,
+			tar.Header{Name: "usr/lib/modules/6.1.0/.wh.vmlinuz", Mode: 0o644}))...), "the image has no kernel"},
+		{"a layer that is no archive", withLayers(t, base, append(layers[:len(layers):len(layers)],
+			static.NewLayer([]byte("no gzip at all"), types.DockerLayer))...), "layer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := buildtest.Request(t, reg, from, "FROM configs\nRUN true\n")
