@@ -221,3 +221,18 @@ func TestAppliesTellsRulesApart(t *testing.T) {
 		assert.False(t, other.Applies(change))
 	}
 }
+
+// A node's transition is that of what it has, and a plan without steps says none.
+func TestTransitionOfANode(t *testing.T) {
+	old, older := target.Target{Config: "rendered-worker-1"}, target.Target{Config: "rendered-worker-0"}
+	p := disruption.NewPoolPlan(target.Target{Config: "rendered-worker-2"}, []disruption.Transition{
+		{Nodes: 2, From: old, Level: disruption.LevelQuiet}, {Nodes: 1, From: older, Level: disruption.LevelQuiet}})
+	for _, from := range []target.Target{old, older} {
+		w, found := p.Transition(from)
+		assert.True(t, found)
+		assert.Equal(t, from, w.From)
+	}
+	_, found := p.Transition(target.Target{Config: "rendered-worker-9"})
+	assert.False(t, found)
+	assert.Equal(t, "rendered-worker-2 changes 3 nodes: "+disruption.LevelQuiet.String(), p.Describe())
+}

@@ -106,6 +106,8 @@ func TestCompareMirrors(t *testing.T) {
 			[]disruption.MirrorKind{disruption.DigestMirrors}, false},
 		{"a set contacts the source again", reg("a.io", "blocked = true", "m.io"+dig), reg("a.io", "", "m.io"+dig),
 			[]disruption.MirrorKind{disruption.DigestMirrors}, true},
+		{"blocked, and its mirrors go", reg("a.io", "", "m.io"+dig), reg("a.io", "blocked = true"),
+			[]disruption.MirrorKind{disruption.ImageSettings, disruption.DigestMirrors}, true},
 		{"a tag set that never contacts the source added", "", reg("a.io", "blocked = true", "m.io"+tag),
 			[]disruption.MirrorKind{disruption.TagMirrors}, true},
 		{"a tag set contacts the source no more", reg("a.io", "", "m.io"+tag), reg("a.io", "blocked = true", "m.io"+tag),
