@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,4 +111,119 @@ func TestUseOfWhatIsCached(t *testing.T) {
 	require.NoError(t, r.PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageIndex, Digest: long,
 		Body: []byte(body), Cached: true}))
 	assert.False(t, storage.IsCached(r, long), "also when it comes from an upstream once more")
+}
+
+// An index needs its images with their bytes; one whose bytes are gone is missing.
+func TestImagesOfAnIndex(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root, storage.Options{})
+	image := put(t, s, "a/b", "v1", push(t, s, "a/b", []byte("layer")))
+	m, err := s.Repository("a/b").Manifest(image)
+	require.NoError(t, err)
+	index := func(note string) error {
+		body := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"%s","manifests":[{"mediaType":"%s","digest":"%s","size":%d}],`+
+			`"annotations":{"a":"%s"}}`, v1.MediaTypeImageIndex, v1.MediaTypeImageManifest, image, len(m.Body), note)
+		return s.Repository("a/b").PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageIndex,
+			Digest: digest.FromString(body), Body: []byte(body)})
+	}
+	require.NoError(t, index("whole"))
+	require.NoError(t, os.Remove(blobFile(root, image)))
+	var lacks *storage.MissingError
+	require.ErrorAs(t, index("lost"), &lacks)
+	assert.Equal(t, []digest.Digest{image}, lacks.Digests)
+}
+
+// A manifest that cannot be written takes no room.
+func TestManifestThatCannotBeWritten(t *testing.T) {
+	const body = `{"schemaVersion":2,"mediaType":"` + v1.MediaTypeImageIndex + `","manifests":[]}`
+	root := t.TempDir()
+	s := open(t, root, storage.Options{})
+	require.NoError(t, os.MkdirAll(filepath.Join(blobFile(root, digest.FromString(body)), "in the way"), 0o700))
+	require.Error(t, s.Repository("a/b").PutManifest(t.Context(), storage.Put{MediaType: v1.MediaTypeImageIndex,
+		Digest: digest.FromString(body), Body: []byte(body)}))
+	assert.Zero(t, s.Used())
+	assert.Zero(t, s.Reserved())
+
+	file := filepath.Join(root, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := storage.Open(file, storage.Options{})
+	require.ErrorContains(t, err, "make registry directory")
+}
+
+// The catalog goes from page to page.
+func TestCatalog(t *testing.T) {
+	s := open(t, t.TempDir(), storage.Options{})
+	for _, name := range []string{"a/b", "c/d", "e/f"} {
+		put(t, s, name, "v1", push(t, s, name, []byte(name)))
+	}
+	for _, c := range []struct {
+		name  string
+		limit int
+		last  string
+		want  []string
+		more  bool
+	}{
+		{"the first page", 2, "", []string{"a/b", "c/d"}, true}, {"the next one", 2, "c/d", []string{"e/f"}, false},
+		{"all", 10, "", []string{"a/b", "c/d", "e/f"}, false}, {"nothing is left", 10, "e/f", []string{}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			names, more, err := s.Catalog(t.Context(), c.limit, c.last)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, names)
+			assert.Equal(t, c.more, more)
+		})
+	}
+}
+
+// A root that is not written to lists referrers that no index has, in the order of their digests.
+func TestReferrersOfARootThatIsRead(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root, storage.Options{})
+	image := put(t, s, "a/b", "v1", push(t, s, "a/b", []byte("layer")))
+	var want []string
+	for i := range 8 {
+		want = append(want, manifest(t, s, "a/b", refersTo(image, fmt.Sprint("application/", i)), storage.Put{}).String())
+	}
+	slices.Sort(want)
+	repositories := filepath.Join(root, storage.Subdirectory)
+	require.NoError(t, os.RemoveAll(filepath.Join(repositories, "repositories/a/b/_referrers")))
+	require.NoError(t, os.RemoveAll(filepath.Join(repositories, ".dayone-referrers")))
+	s = open(t, root, storage.Options{ReadOnly: true})
+	var got []string
+	for after := ""; ; {
+		page, err := storage.Referrers(s.Repository("a/b"), image, storage.ReferrersQuery{MaxBytes: 600, After: after})
+		require.NoError(t, err)
+		for _, d := range page.Descriptors {
+			got = append(got, d.Digest.String())
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	assert.Equal(t, want, got)
+	assert.NoDirExists(t, filepath.Join(repositories, "repositories/a/b/_referrers"))
+}
+
+// An upload is known by its identifier alone, and one whose files are gone is not found, however often one asks.
+func TestUploadsThatAreNotThere(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root, storage.Options{MaxUploads: 2})
+	r := s.Repository("a/b")
+	u := start(t, s, "u", "123")
+	require.NoError(t, u.Release())
+	for _, id := range []string{"", "x", "../" + u.ID(), strings.ToUpper(u.ID()), "{" + u.ID() + "}",
+		"00000000-0000-4000-8000-000000000000"} {
+		_, err := r.Upload(t.Context(), id, "u")
+		require.ErrorIs(t, err, storage.ErrNotFound, id)
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(root, storage.Subdirectory, "repositories/a/b/_uploads", u.ID())))
+	for range 2 {
+		_, err := r.Upload(t.Context(), u.ID(), "u")
+		require.ErrorIs(t, err, storage.ErrNotFound)
+	}
+	for range 2 {
+		require.NoError(t, start(t, s, "", "1").Release())
+	}
+	require.ErrorIs(t, storage.Restore(t.Context(), r, digest.FromString("x"), "", strings.NewReader("x")),
+		storage.ErrTooManyUploads)
 }
