@@ -165,6 +165,24 @@ func TestNotRefused(t *testing.T) {
 	}
 }
 
+// What is generated bears the mark by which the cluster's own controller takes it over: its version, or for mirrors
+// the owner.
+func TestGeneratedComponentsAreMarked(t *testing.T) {
+	result, found := renderWith(t, kubeletOf("k", "maxPods: 9")+"---\napiVersion: config.openshift.io/v1\n"+
+		"kind: ImageDigestMirrorSet\nmetadata: {name: m}\nspec: {imageDigestMirrors: [{source: quay.io/a, mirrors: "+
+		"[m.example.com/a]}]}\n", func(s *manifests.Set) { s.Pools[0].Object.Labels = map[string]string{"a": "b"} })
+	require.NotNil(t, result, found)
+	marks := map[string]string{}
+	for _, c := range result.Components {
+		marks[c.Object.Name] = c.Object.Annotations[manifests.AnnotationGeneratedByController]
+		for _, o := range c.Object.OwnerReferences {
+			marks[c.Object.Name] += "owned by " + o.Kind
+		}
+	}
+	assert.Equal(t, map[string]string{"50-a": "", "99-master-generated-kubelet": "h",
+		"99-master-generated-registries": "owned by Image"}, marks)
+}
+
 // A pool of one's own counts, wherever the one that MCO ships is read; of two of one's own the last does.
 func TestPoolsOfOneName(t *testing.T) {
 	const shipped = `{nodeSelector: {matchLabels: {node-role.kubernetes.io/master: ""}}, machineConfigSelector: ` +
@@ -318,6 +336,8 @@ func TestComparePaths(t *testing.T) {
 			`"storage":{"files":[{"path":"/f","append":[{"source":"data:,b"}]}]}`, "config.storage.files[/f].append[0]"},
 		{"contents from elsewhere", `"storage":{"files":[{"path":"/f","contents":{"source":"https://a/"}}]}`,
 			`"storage":{"files":[{"path":"/f","contents":{"source":"https://b/"}}]}`, "config.storage.files[/f].contents"},
+		{"empty unit", `"systemd":{}`, `"systemd":{"units":[{"name":"u.service","contents":""}]}`,
+			"config.systemd.units[u.service].contents"},
 		{"empty contents", `"storage":{"files":[{"path":"/f"}]}`,
 			`"storage":{"files":[{"path":"/f","contents":{"source":"data:,"}}]}`, "config.storage.files[/f].contents"},
 	} {
