@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/registry/storage"
 )
@@ -364,4 +366,62 @@ func TestRoomOfARootThatIsGone(t *testing.T) {
 	push(t, full, "a/b", bytes.Repeat([]byte("y"), 10))
 	assert.True(t, full.Low(), "nine tenths are used")
 	assert.Zero(t, full.Reserved(), "what is written is not reserved")
+}
+
+// A walk over all blobs keeps to its pace, and ends with its time.
+func TestPaceOfVerify(t *testing.T) {
+	s := open(t, t.TempDir(), storage.Options{})
+	push(t, s, "a/b", make([]byte, 1<<20))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	_, err := storage.Verify(ctx, s, storage.VerifyOptions{})
+	require.NoError(t, err)
+	_, err = storage.Verify(ctx, s, storage.VerifyOptions{BytesPerSecond: 1})
+	require.ErrorContains(t, err, "would exceed context deadline", "a MiB at a byte a second")
+}
+
+// What cannot be removed is said, and is there: a mount keeps a file from everybody, root too.
+func TestWhatCannotBeRemoved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts files: run it as root")
+	}
+	ctx := t.Context()
+	for _, c := range []struct {
+		name string
+		link func(w world) string
+		do   func(w world, s *storage.Store, r storage.Repository) error
+		says string
+	}{
+		{"a blob's link", func(w world) string { return w.layers + "/" + w.layer.Encoded() + "/link" },
+			func(w world, _ *storage.Store, r storage.Repository) error { return r.DeleteBlob(ctx, w.layer) }, "delete blob"},
+		{"the link of a blob that nothing names",
+			func(w world) string { return w.layers + "/" + w.loose.Encoded() + "/link" },
+			func(_ world, s *storage.Store, _ storage.Repository) error {
+				return without(s.Collect(ctx, storage.CollectOptions{Grace: -1}))
+			}, "remove link of blob"},
+		{"a tag", func(w world) string { return w.tags + "/v1/current/link" },
+			func(_ world, _ *storage.Store, r storage.Repository) error { return r.DeleteTag(ctx, "v1") }, "delete tag v1"},
+		{"a manifest", func(w world) string { return w.revs + "/" + w.image.Encoded() + "/link" },
+			func(w world, _ *storage.Store, r storage.Repository) error { return r.DeleteManifest(ctx, w.image) },
+			"delete manifest"},
+		{"what refers to a manifest", func(w world) string { return w.revs + "/" + w.referrer.Encoded() + "/link" },
+			func(w world, _ *storage.Store, r storage.Repository) error { return r.DeleteManifest(ctx, w.image) },
+			"delete manifest"},
+		{"its entry", func(w world) string {
+			return filepath.Join(w.repo, "_referrers/sha256", w.image.Encoded(), w.referrer.Encoded())
+		}, func(w world, _ *storage.Store, r storage.Repository) error { return r.DeleteManifest(ctx, w.image) },
+			"delete referrer"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			s := open(t, w.root, storage.Options{})
+			link := c.link(w)
+			require.NoError(t, unix.Mount(link, link, "", unix.MS_BIND, ""))
+			t.Cleanup(func() { assert.NoError(t, unix.Unmount(link, unix.MNT_DETACH)) })
+			err := c.do(w, s, s.Repository("a/b"))
+			require.ErrorContains(t, err, c.says)
+			require.ErrorIs(t, err, unix.EBUSY)
+			assert.FileExists(t, link)
+		})
+	}
 }

@@ -54,3 +54,13 @@ func TestIdleUploadThatIsUsed(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, gone, "it ended meanwhile")
 }
+
+// Room runs low when what is reserved would take the disk below twice what stays free.
+func TestReservedBytesCountForLow(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{MinFreeBytes: 1 << 20})
+	require.NoError(t, err)
+	free, err := s.Free()
+	require.NoError(t, err)
+	s.driver.budget.unwritten.Store(free - 1)
+	assert.True(t, s.Low())
+}

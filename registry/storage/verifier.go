@@ -212,7 +212,6 @@ func (v *verifier) quarantine(d digest.Digest, size int64) (string, error) {
 		return "", fmt.Errorf("make quarantine: %w", err)
 	}
 	to := filepath.Join(dir, string(d.Algorithm())+"-"+d.Encoded())
-	v.forget(d)
 	if err := os.Rename(v.path(d), to); err != nil {
 		return "", fmt.Errorf("quarantine blob %s: %w", d, err)
 	}
