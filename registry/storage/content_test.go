@@ -37,6 +37,7 @@ func TestOneReading(t *testing.T) {
 			`layers: platform: the key "OS" is not "os"`},
 		{"invalid UTF-8", `"layers":[],"annotations":{"k":"` + "\xff" + `"}`, "not valid UTF-8"},
 		{"size of a layer", `"layers":[` + strings.Replace(layerA, `"size":7`, `"size":8`, 1) + `]`, "is 7, the manifest says 8"},
+		{"a digest that is none", `"layers":[{"digest":"sha256:00","size":7}]`, "sha256:00"},
 		{"no size", `"layers":[{"digest":"` + a.String() + `"}]`, "is 7, the manifest says 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
