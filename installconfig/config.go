@@ -94,6 +94,10 @@ type Signing struct {
 	// PublicKeyFiles are public keys (PEM) whose signatures count beside those of keyFile, such as the key before.
 	// Default: none.
 	PublicKeyFiles []string `yaml:"publicKeyFiles,omitempty" json:"publicKeyFiles,omitempty"`
+	// RequireOnNodes lets nodes take images of the pools' repositories only if one of the keys has signed them, from the
+	// first boot on: dayone manifests writes a ClusterImagePolicy. Images that the cluster builds later must be signed,
+	// too. Default: false.
+	RequireOnNodes bool `yaml:"requireOnNodes,omitempty" json:"requireOnNodes,omitempty"`
 }
 
 // On says whether layering is switched on.

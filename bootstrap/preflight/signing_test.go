@@ -72,3 +72,50 @@ func TestSigningKeys(t *testing.T) {
 		require.ErrorContains(t, err, "onClusterLayering.signing.passphraseFile")
 	})
 }
+
+func TestNodesRequireSignatures(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	config := filepath.Join(dir, installconfig.FileName)
+	raw, err := os.ReadFile(config)
+	require.NoError(t, err)
+	asks := func(yes string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(config, []byte(strings.Replace(string(raw), "  pools:\n",
+			"  signing: {requireOnNodes: "+yes+"}\n  pools:\n", 1)), 0o600))
+	}
+	load := func() *preflight.Input {
+		t.Helper()
+		in, err := preflight.Load(dir, "linux/amd64")
+		require.NoError(t, err)
+		_, err = in.WriteGenerated(dir)
+		require.NoError(t, err)
+		return in
+	}
+	asks("true")
+	assert.Empty(t, load().Set.ClusterImagePolicies, "prepare has not run")
+	key, err := preflight.PrepareSigning(dir, installconfig.Signing{})
+	require.NoError(t, err)
+	file := filepath.Join(dir, "openshift/99_dayone-clusterimagepolicy.yaml")
+	for range 2 { // the second time the file is there
+		in := load()
+		require.Len(t, in.Set.ClusterImagePolicies, 1)
+		spec := in.Set.ClusterImagePolicies[0].Object.Spec
+		assert.Equal(t, string(key), string(spec.Policy.RootOfTrust.PublicKey.KeyData))
+		require.Len(t, spec.Scopes, len(in.Pools))
+		assert.Equal(t, in.Pools[0].Repository, string(spec.Scopes[0]))
+		assert.FileExists(t, file)
+	}
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	asks("false")
+	assert.Empty(t, load().Set.ClusterImagePolicies)
+	assert.NoFileExists(t, file)
+
+	asks("true")
+	own := strings.Replace(string(text), "name: dayone-node-images", "name: mine", 1)
+	require.NoError(t, os.WriteFile(file, []byte(own), 0o600))
+	in := load()
+	require.Len(t, in.Set.ClusterImagePolicies, 1)
+	assert.Equal(t, "mine", in.Set.ClusterImagePolicies[0].Object.Name, "the user's own")
+}

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"go/token"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -198,6 +200,36 @@ var _ = context.TODO()
 	assert.Equal(t, []string{"p/util is a package name that says nothing",
 		"p/util/x.go:5: init() hides what happens at start", "p/util/x.go:8: context.TODO()",
 		"p/util/x.go:7: a mark for later; file an issue instead"}, bad)
+}
+
+func TestTransport(t *testing.T) {
+	bad, err := transport(newTree(t, source{"p/x.go", `package p
+
+import "crypto/tls"
+
+var _ = tls.Config{MinVersion: tls.VersionTLS12}
+
+var _ = &tls.Config{}
+
+var _ = &tls.Config{MinVersion: tls.VersionTLS10}
+
+var _ = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
+`}))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"p/x.go:7: tls.Config without MinVersion: tls.VersionTLS12 or later",
+		"p/x.go:9: tls.Config without MinVersion: tls.VersionTLS12 or later", "p/x.go:11: InsecureSkipVerify weakens TLS"}, bad)
+}
+
+func TestThreats(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "p"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "p/x_test.go"),
+		[]byte("package p\n\nfunc TestHere(t *testing.T) {}\n"), 0o600))
+	bad, err := unproven(root, "| a | b |\n|---|---|\n| x | y |\n\n| threat | prevented by |\n|---|---|\n"+
+		"| one | it, `p.TestHere` |\n| two | it, `p.TestGone` |\n| three | hope |\n\nText names `q.TestHere`.\n")
+	require.NoError(t, err)
+	assert.Equal(t, []string{threatModel + ":8: there is no test p.TestGone",
+		threatModel + ":9: the row names no test as `PACKAGE.TestName`", threatModel + ":11: there is no test q.TestHere"}, bad)
 }
 
 func TestTestTables(t *testing.T) {

@@ -71,12 +71,13 @@ func ServeAs(t testing.TB, l net.Listener, address string) *Registry {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
 	server.Config.ErrorLog = quiet
 	require.NoError(t, server.Listener.Close())
-	server.Listener = tls.NewListener(l, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		cert := g.cert
-		return &cert, nil
-	}})
+	server.Listener = tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			cert := g.cert
+			return &cert, nil
+		}})
 	server.Start()
 	t.Cleanup(server.Close)
 	dir := filepath.Join(g.CertsDir, g.Addr)
