@@ -88,7 +88,8 @@ func settleRegistry(c *Config, cluster Cluster, at locator, rep *report.Report) 
 	if c.Flow != FlowStandalone && !cluster.InPlace() {
 		rep.Errorf(at.at("registry-type", "give registry.repository and registry.pushSecret of a registry of yours, or "+
 			"write flow: standalone", "registry", "type"),
-			"in the openshift flow the images end up in the cluster's own registries with bootstrapInPlace only")
+			"in the openshift flow the cluster has registries of its own with bootstrapInPlace only: the Machine Config "+
+				"Operator's nodes have no agent of dayone's, which brings them what they work by")
 		return
 	}
 	if c.Registry.Name == "" {

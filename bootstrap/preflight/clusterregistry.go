@@ -67,7 +67,7 @@ func (d *directory) registryConfig() ([]Generated, error) {
 	if d.shared == nil {
 		return nil, nil
 	}
-	mc, err := d.shared.MachineConfig(ControlPlanePool, clusterregistry.Fetched)
+	mc, err := d.shared.MachineConfig(ControlPlanePool)
 	if err != nil {
 		return nil, err
 	}

@@ -67,8 +67,7 @@ func TestOwnRegistries(t *testing.T) {
 		require.NoError(t, err)
 		for _, u := range config.Systemd.Units {
 			if u.Name == "dayone-registry.service" {
-				assert.Contains(t, *u.Contents, "ExecStart=/usr/local/bin/dayone-registry ")
-				assert.Contains(t, *u.Contents, "ConditionFileIsExecutable=/usr/local/bin/dayone-registry\n")
+				assert.Contains(t, *u.Contents, "ConditionFileIsExecutable=|/usr/local/bin/dayone-registry\n")
 			}
 		}
 		for _, f := range config.Storage.Files {

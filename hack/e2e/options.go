@@ -17,7 +17,7 @@ import (
 
 // Options of a run. Bin is required.
 type Options struct {
-	// Bin is the directory with dayone and dayone-daemon.
+	// Bin is the directory with dayone and dayone-daemon, and dayone-registry where the install directory asks for it.
 	Bin string
 	// InstallDir is copied, never changed. Default: the sample install directory.
 	InstallDir string

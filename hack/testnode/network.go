@@ -63,7 +63,7 @@ func (n *Network) Command(ctx context.Context, argv ...string) *exec.Cmd {
 
 // Do calls f on the bootstrap host's network: a socket that f makes stays there. f must not start goroutines that make
 // sockets.
-func (n *Network) Do(f func() error) error { return inNetwork(n.path(bootstrapName), f) }
+func (n *Network) Do(f func() error) error { return InNetwork(n.path(bootstrapName), f) }
 
 // addHost makes a host's namespace with one card on the switch and gives its address.
 func (n *Network) addHost(ctx context.Context, name string) (netip.Addr, error) {
@@ -143,8 +143,9 @@ func runQuietly(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inNetwork calls f on a thread that is in the network namespace at path and brings the thread back.
-func inNetwork(path string, f func() error) error {
+// InNetwork calls f on a thread that is in the network namespace at path, and brings the thread back. As with Do,
+// f must not start goroutines that make sockets.
+func InNetwork(path string, f func() error) error {
 	runtime.LockOSThread()
 	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

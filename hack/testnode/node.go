@@ -247,6 +247,15 @@ func (n *Node) waitOff(ctx context.Context, meanwhile func(pid int) error) error
 // BootPrevious makes the next boot take the previous boot loader entry, once, as a person at the boot menu does.
 func (n *Node) BootPrevious() error { return touch(filepath.Join(n.dir, menuFile)) }
 
+// Cut ends or mends the way from this node to another one: nothing goes there, and programs are told so.
+func (n *Node) Cut(ctx context.Context, other *Node, cut bool) error {
+	verb := "del"
+	if cut {
+		verb = "replace"
+	}
+	return ipBatch(ctx, n.lab.Network.space(n.Name), "route "+verb+" unreachable "+other.Addr.String())
+}
+
 // SetLink plugs the node's network cable in (true) or pulls it.
 func (n *Node) SetLink(ctx context.Context, up bool) error {
 	return n.lab.Network.setLink(ctx, n.Name, n.Addr, up)

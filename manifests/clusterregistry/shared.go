@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -29,9 +28,8 @@ const (
 	// PushSecret and PullSecret are the names of the Secrets for renderedImagePushSecret and baseImagePullSecret.
 	PushSecret = "dayone-registry-push"
 	PullSecret = "dayone-registry-pull"
-	// InImage and Fetched are where a control-plane node has the program: its image brings it, or Ignition fetches it on
-	// the first boot, where the node agent is, too.
-	InImage = "/usr/bin/dayone-registry"
+	// Fetched is where Ignition puts the program on the first boot, beside the node agent. One that the node's image brings
+	// to /usr/bin counts before it.
 	Fetched = "/usr/local/bin/dayone-registry"
 
 	// nodeDir is where dayone-registry has what the control plane's registries share.
@@ -128,8 +126,8 @@ func split(name string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// MachineConfig brings a pool's nodes the unit of dayone-registry with its files. program is where they have it.
-func (s *Shared) MachineConfig(pool, program string) (*mcfgv1.MachineConfig, error) {
+// MachineConfig brings a pool's nodes the unit of dayone-registry with its files.
+func (s *Shared) MachineConfig(pool string) (*mcfgv1.MachineConfig, error) {
 	host, port, err := split(s.Registry)
 	if err != nil {
 		return nil, err
@@ -138,7 +136,6 @@ func (s *Shared) MachineConfig(pool, program string) (*mcfgv1.MachineConfig, err
 	if err != nil {
 		return nil, err
 	}
-	unit = strings.ReplaceAll(unit, InImage, program)
 	on := true
 	config := ign35.Config{Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
 		Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: assets.RegistryUnitName, Contents: &unit, Enabled: &on}}}}

@@ -76,7 +76,7 @@ func (n nodeConfig) write() error {
 	if err != nil {
 		return err
 	}
-	mc, err := shared.MachineConfig(n.pool, clusterregistry.InImage)
+	mc, err := shared.MachineConfig(n.pool)
 	if err != nil {
 		return err
 	}

@@ -102,18 +102,23 @@ func Listen(lab *testnode.Lab, port string) (l net.Listener, err error) {
 
 // Forward passes connections on to an address of this machine until the listener is closed.
 func Forward(l net.Listener, to string) {
+	ForwardBy(l, func() (net.Conn, error) { return net.Dial("tcp", to) })
+}
+
+// ForwardBy passes connections on to those that dial makes.
+func ForwardBy(l net.Listener, dial func() (net.Conn, error)) {
 	for {
 		in, err := l.Accept()
 		if err != nil {
 			return
 		}
-		go pass(in, to)
+		go pass(in, dial)
 	}
 }
 
-func pass(in net.Conn, to string) {
+func pass(in net.Conn, dial func() (net.Conn, error)) {
 	defer in.Close()
-	out, err := net.Dial("tcp", to)
+	out, err := dial()
 	if err != nil {
 		return // the client sees its connection end
 	}

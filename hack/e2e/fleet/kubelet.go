@@ -74,6 +74,7 @@ func (h *Host) speak(ctx context.Context) error {
 	}
 	was := n.DeepCopy()
 	n.Status.Conditions = []corev1.NodeCondition{ready}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.Node.Addr.String()}}
 	if err := c.Status().Patch(ctx, n, client.MergeFrom(was)); err != nil {
 		return fmt.Errorf("write status of node %s: %w", h.Name, err)
 	}

@@ -2,7 +2,6 @@ package life
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -24,9 +23,11 @@ import (
 	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
-// nodePull is the Secret with which pods' images are pulled.
+// nodePull is the Secret with which the images of pods are pulled. Those are Kubernetes' matter: the OS images are in the
+// masters' own registries.
 const nodePull = "node-pull"
 
 // makeCluster starts Kubernetes and puts dayone into it as an administrator does.
@@ -44,21 +45,16 @@ func makeCluster(ctx context.Context, l *life) (err error) {
 	if l.client, err = client.New(l.kube.Config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("reach the API: %w", err)
 	}
-	l.o.View.Line("Kubernetes is up; its registry is %s", kubecluster.RegistryName)
-	for _, name := range []string{cluster.DefaultNamespace, cluster.PullSecretNamespace} {
-		if err := create(ctx, l, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			return err
-		}
+	l.o.View.Line("Kubernetes is up; its pods' images are in %s", kubecluster.RegistryName)
+	if err := create(ctx, l, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}); err != nil {
+		return err
 	}
-	for namespace, name := range map[string]string{cluster.DefaultNamespace: nodePull,
-		cluster.PullSecretNamespace: cluster.PullSecretName} {
-		s, err := l.kube.PullSecret(namespace, name)
-		if err != nil {
-			return err
-		}
-		if err := create(ctx, l, s); err != nil {
-			return err
-		}
+	pull, err := l.kube.PullSecret(cluster.DefaultNamespace, nodePull)
+	if err != nil {
+		return err
+	}
+	if err := create(ctx, l, pull); err != nil {
+		return err
 	}
 	return install(ctx, l)
 }
@@ -70,8 +66,8 @@ func create(ctx context.Context, l *life, o client.Object) error {
 	return nil
 }
 
-// install runs dayone cluster install, and adds what nodes with agents need but for the DaemonSets: the hosts have no
-// kubelet, so their agents are systemd's.
+// install runs dayone cluster install, and adds what nodes with agents, and registries of the control plane, need but for
+// the DaemonSets: the hosts have no kubelet, so their agents are systemd's.
 func install(ctx context.Context, l *life) error {
 	version, err := dayoneVersion(ctx, l)
 	if err != nil {
@@ -90,7 +86,7 @@ func install(ctx context.Context, l *life) error {
 		return err
 	}
 	objects, err := cluster.Objects(cluster.Options{Version: version, NodeAgent: true, ImagePullSecret: nodePull,
-		Replicas: 1,
+		Replicas: 1, Registry: ownRegistry,
 		Images: cluster.Images{Controller: refs[cluster.Controller], Builder: refs[job.Program],
 			Daemon: refs[cluster.Controller]}})
 	if err != nil {
@@ -160,9 +156,6 @@ func runLogged(l *life, cmd *exec.Cmd, name string) error {
 	return nil
 }
 
-// bootstrapPort is the embedded registry's: 5000 is the final one's.
-const bootstrapPort = 5050
-
 // appConfig brings workers a service and a file that it reads.
 const appConfig = "80-app"
 
@@ -173,23 +166,17 @@ func appContent(text string) fleet.Content {
 		Actions: "DaemonReload, Restart app.service"}
 }
 
-// writeInstallDirectory writes the sample, with the MachineOSConfigs of both pools, for the cluster's registry, which
-// every node trusts.
+// writeInstallDirectory writes the sample, with the MachineOSConfigs of both pools, for the registries of the masters.
 func writeInstallDirectory(l *life) (string, error) {
 	dir := filepath.Join(l.o.Work, "install")
 	if err := assets.WriteSample(dir); err != nil {
 		return "", err
 	}
-	r := l.kube.Registry
-	change := strings.NewReplacer("registry.example.com", kubecluster.RegistryName, "port: 5000",
-		fmt.Sprintf("port: %d", bootstrapPort),
-		"ZGVtby1wdXNoOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Push.Name, r.Push.Password),
-		"ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", auth(r.Pull.Name, r.Pull.Password),
-		"  bootstrapRegistry:\n",
-		"  registry:\n    repository: "+kubecluster.RegistryName+"/ocp\n    pushSecret: os-push\n"+
-			"    caFile: registry-ca.crt\n  bootstrapRegistry:\n")
-	for _, name := range []string{"install-config.yaml", "layering/master.yaml", "layering/worker.yaml",
-		"layering/secrets.yaml"} {
+	for name, change := range map[string]*strings.Replacer{
+		"install-config.yaml": strings.NewReplacer("  bootstrapRegistry:\n",
+			"  registry:\n    type: cluster\n    name: "+ownRegistry+"\n  bootstrapRegistry:\n"),
+		"layering/master.yaml": ownImages(), "layering/worker.yaml": ownImages(),
+	} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return "", err
@@ -198,27 +185,14 @@ func writeInstallDirectory(l *life) (string, error) {
 			return "", err
 		}
 	}
-	ca, err := os.ReadFile(r.CAFile)
-	if err != nil {
-		return "", err
-	}
-	trust := fleet.Content{Files: map[string]string{"/etc/containers/certs.d/" + kubecluster.RegistryName +
-		"/ca.crt": string(ca), "/etc/hosts": hosts()}}
-	if err := errors.Join(writeConfig(dir, "70-registry", master, trust), writeConfig(dir, "70-registry", worker, trust),
-		writeConfig(dir, appConfig, worker, appContent("one"))); err != nil {
-		return "", err
-	}
-	return dir, os.WriteFile(filepath.Join(dir, "registry-ca.crt"), ca, 0o600)
+	return dir, errors.Join(os.Remove(filepath.Join(dir, "layering/secrets.yaml")),
+		writeConfig(dir, appConfig, worker, appContent("one")))
 }
 
-func auth(user, password string) string {
-	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-}
-
-// hosts lets nodes find the final registry where the bootstrap host passes its connections on.
-func hosts() string {
-	name, _, _ := strings.Cut(kubecluster.RegistryName, ":")
-	return "127.0.0.1 localhost\n192.168.77.1 " + name + "\n"
+// ownImages lets the sample's MachineOSConfigs name the masters' registries and the Secrets that dayone makes.
+func ownImages() *strings.Replacer {
+	return strings.NewReplacer("registry.example.com", ownRegistry, "os-push", clusterregistry.PushSecret, "base-pull",
+		clusterregistry.PullSecret)
 }
 
 func writeConfig(dir, name, pool string, c fleet.Content) error {

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/e2e/fleet"
-	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/registry/storage"
 )
 
 // firstDay is Day 1 of the masters; the workers boot the base OS with their pool's config.
@@ -31,13 +31,6 @@ func firstDay(ctx context.Context, l *life) error {
 		return err
 	}
 	l.ends = append(l.ends, l.day1.Close)
-	port, err := fleet.Listen(l.day1.Lab, registryPort())
-	if err != nil {
-		return err
-	}
-	l.registry = &firewall{Listener: port}
-	l.ends = append(l.ends, func(context.Context) error { return l.registry.Close() })
-	go fleet.Forward(l.registry, l.kube.Registry.Address)
 	report, err := l.day1.Day1(ctx)
 	if report != nil {
 		for _, c := range report.Checks {
@@ -59,11 +52,6 @@ func firstDay(ctx context.Context, l *life) error {
 	return all.Wait()
 }
 
-func registryPort() string {
-	_, port, _ := strings.Cut(kubecluster.RegistryName, ":")
-	return port
-}
-
 // handOver makes the machines nodes of the cluster and runs dayone handover, which ends the bootstrap. No master
 // reboots. What becomes of the workers, whose MachineOSConfig it delivers, is the next phase's.
 func handOver(ctx context.Context, l *life) (err error) {
@@ -78,6 +66,9 @@ func handOver(ctx context.Context, l *life) (err error) {
 			return err
 		}
 	}
+	if err := mastersKnown(ctx, l); err != nil {
+		return err
+	}
 	for _, n := range l.workers {
 		if _, err := l.fleet.Join(ctx, n, worker); err != nil {
 			return err
@@ -87,7 +78,13 @@ func handOver(ctx context.Context, l *life) (err error) {
 	follow(ctx, l, l.fleet.Kubelets, l.watch.Run, func(ctx context.Context) { showNodes(ctx, l.recorder, l.fleet) })
 	l.booted = bootsOf(l, worker)
 	boots := bootsOf(l, master)
+	if err := leadPodsToMasters(l); err != nil {
+		return err
+	}
 	if err := runHandOver(ctx, l); err != nil {
+		return err
+	}
+	if err := checkRegistries(ctx, l); err != nil {
 		return err
 	}
 	for _, h := range l.fleet.Of(master) {
@@ -105,19 +102,50 @@ func handOver(ctx context.Context, l *life) (err error) {
 	return nil
 }
 
-// runHandOver runs the program on the bootstrap host, where the final registry has its name.
+// runHandOver runs the program on the bootstrap host. It is killed in the middle of the first copy, and run again.
 func runHandOver(ctx context.Context, l *life) error {
 	tls := l.kube.Config.TLSClientConfig
 	user := fmt.Sprintf("{client-certificate-data: %s, client-key-data: %s}",
 		base64.StdEncoding.EncodeToString(tls.CertData), base64.StdEncoding.EncodeToString(tls.KeyData))
-	kubeconfig, names := filepath.Join(l.o.Work, "kubeconfig"), filepath.Join(l.o.Work, "hosts")
-	if err := errors.Join(os.WriteFile(kubeconfig, []byte(l.fleet.Kubeconfig(user)), 0o600),
-		os.WriteFile(names, []byte(hosts()), 0o644)); err != nil {
+	kubeconfig := filepath.Join(l.o.Work, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(l.fleet.Kubeconfig(user)), 0o600); err != nil {
+		return err
+	}
+	command := func() *exec.Cmd {
+		return l.day1.Lab.Network.Command(ctx, filepath.Join(l.o.Bin, "dayone"), "handover", "--kubeconfig", kubeconfig,
+			"--state-dir", l.day1.State, "--policy", "deadline", "--handover-deadline", "10m")
+	}
+	if err := killInCopy(ctx, l, command()); err != nil {
 		return err
 	}
 	l.o.View.Line("dayone handover")
-	return runLogged(l, l.day1.Lab.Network.Command(ctx, "unshare", "--mount", "sh", "-c",
-		`mount --bind "$1" /etc/hosts && shift && exec "$@"`, "sh", names,
-		filepath.Join(l.o.Bin, "dayone"), "handover", "--kubeconfig", kubeconfig, "--state-dir", l.day1.State, "--policy",
-		"deadline", "--handover-deadline", "10m"), "handover")
+	return runLogged(l, command(), "handover")
+}
+
+// killInCopy kills a hand-over when the first of its bytes are in a master's registry.
+func killInCopy(ctx context.Context, l *life, cmd *exec.Cmd) error {
+	const root = "/var/lib/dayone/registry/" + storage.Subdirectory
+	l.o.View.Line("dayone handover, which is killed in the copy")
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the hand-over: %w", err)
+	}
+	err := until(ctx, "the first bytes in a master's registry", func() (bool, error) {
+		for _, h := range l.fleet.Of(master) {
+			for _, begun := range []string{"/repositories/*/*/_uploads/*/data", "/blobs/*/*/*/data"} {
+				at, err := h.Outside(root + begun)
+				if err != nil {
+					return false, err
+				}
+				if found, err := filepath.Glob(at); err != nil || len(found) > 0 {
+					return true, err
+				}
+			}
+		}
+		return false, nil
+	})
+	err = errors.Join(err, cmd.Process.Kill())
+	ended := cmd.Wait()
+	_, done := os.Stat(filepath.Join(l.day1.State, "handed-over.json"))
+	l.check("hand-over", "killed in the copy, and not done", ended != nil && errors.Is(done, os.ErrNotExist), "%v", ended)
+	return err
 }

@@ -209,11 +209,19 @@ func changeConfig(ctx context.Context, l *life) error {
 	return nil
 }
 
-// failAndRecover lets a firewall drop one worker's connections to the registry while an image comes: the node says so,
-// the others go on, and it follows when the firewall lets it through.
+// failAndRecover cuts one worker off from the masters' registries while an image comes: the node says so, the others go
+// on, and it follows when the way is mended.
 func failAndRecover(ctx context.Context, l *life) error {
 	victim := l.fleet.Of(worker)[0]
-	l.registry.drop(&victim.Node.Addr)
+	cut := func(cut bool) (err error) {
+		for _, n := range l.day1.Masters {
+			err = errors.Join(err, victim.Node.Cut(ctx, n, cut))
+		}
+		return err
+	}
+	if err := cut(true); err != nil {
+		return err
+	}
 	return rollout(ctx, l, plan{reboots: 1, unavailable: 2, text: "three"}, func() error {
 		if err := editContainerfile(ctx, l, "three"); err != nil {
 			return err
@@ -238,8 +246,7 @@ func failAndRecover(ctx context.Context, l *life) error {
 			}
 		}
 		l.check("workers", "the others went on", true, "")
-		l.registry.drop(nil)
-		return nil
+		return cut(false)
 	})
 }
 

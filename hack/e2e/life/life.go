@@ -48,9 +48,7 @@ type life struct {
 	booted map[*fleet.Host]int
 	fleet  *fleet.Fleet
 	watch  *fleet.Watch
-	// registry is what the nodes reach the final registry through.
-	registry *firewall
-	ends     []func(context.Context) error
+	ends   []func(context.Context) error
 }
 
 // phase is one part of the life: it does its work and checks what came of it.
@@ -61,9 +59,9 @@ type phase struct {
 
 func phases() []phase {
 	return []phase{
-		{"a Kubernetes, the final registry, dayone's programs as images", makeCluster},
+		{"a Kubernetes, dayone's programs as images", makeCluster},
 		{"Day 1: masters boot the image that the bootstrap host built", firstDay},
-		{"hand-over: the bootstrap host goes, nothing reboots", handOver},
+		{"hand-over: the masters' own registries have the images, the bootstrap host goes, nothing reboots", handOver},
 		{"workers: the cluster builds their image in a Job and rolls it out", followWorkers},
 		{"Day 2: a config change that policies cover, without a reboot", changeConfig},
 		{"Day 2: another Containerfile, two nodes at a time", changeContainerfile},

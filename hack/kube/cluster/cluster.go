@@ -77,6 +77,9 @@ func (c *Cluster) connect() (err error) {
 	return nil
 }
 
+// Network is the node's network namespace as a file; pods reach what listens there at NodeAddress.
+func (c *Cluster) Network() string { return fmt.Sprintf("/proc/%d/ns/net", c.record.PID) }
+
 func readAccount(file, address string, role registry.Role) (registry.User, error) {
 	auth, err := target{address: address, authFile: file}.auth()
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 // names are all that the cluster's DNS knows.
 func names() map[string]string {
 	return map[string]string{
-		registryHost + ".": nodeAddress,
+		RegistryHost + ".": NodeAddress,
 		"kubernetes.default.svc." + clusterDomain + ".": controlplane.ServiceAddress,
 	}
 }

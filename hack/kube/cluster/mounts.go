@@ -48,7 +48,7 @@ func mountNode(dir string) error {
 		return fmt.Errorf("bind cluster's directory: %w", err)
 	}
 	hosts := filepath.Join(inside, "hosts")
-	text := "127.0.0.1 localhost\n" + nodeAddress + " " + NodeName + " " + registryHost + "\n"
+	text := "127.0.0.1 localhost\n" + NodeAddress + " " + NodeName + " " + RegistryHost + "\n"
 	if err := os.WriteFile(hosts, []byte(text), 0o644); err != nil {
 		return err
 	}

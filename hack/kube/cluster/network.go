@@ -16,7 +16,8 @@ import (
 
 // The node's addresses, in a network of its own: every cluster has the same.
 const (
-	nodeAddress = "10.99.0.1"
+	// NodeAddress is the node's.
+	NodeAddress = "10.99.0.1"
 	podRange    = "10.99.1.0/24"
 	// dnsAddress is where pods ask for names.
 	dnsAddress = "10.96.0.10"
@@ -30,7 +31,7 @@ func setUpNetwork(ctx context.Context) error {
 		"addr add " + controlplane.ServiceAddress + "/32 dev lo",
 		"addr add " + dnsAddress + "/32 dev lo",
 		"link add node0 type veth peer name node1",
-		"addr add " + nodeAddress + "/24 dev node0",
+		"addr add " + NodeAddress + "/24 dev node0",
 		"link set node0 up",
 		"link set node1 up",
 		"route add default via 10.99.0.254", // nobody is there; without a default route, kubelet finds no network

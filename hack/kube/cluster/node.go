@@ -112,7 +112,7 @@ func (n *node) serve() error {
 		return err
 	}
 	n.registry, err = registry.New(registry.Options{Root: root, Listen: "0.0.0.0:" + registryPort, Users: users,
-		Hosts: []string{registryHost, nodeAddress}})
+		Hosts: []string{RegistryHost, NodeAddress}})
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (n *node) startPlane() error {
 	var err error
 	n.plane, err = controlplane.New(controlplane.Options{
 		Dir: dir, LogDir: filepath.Join(inside, logDir), Assets: n.record.Assets, Listen: "0.0.0.0",
-		Hosts: []string{nodeAddress}, Node: NodeName,
+		Hosts: []string{NodeAddress}, Node: NodeName,
 		Ports: controlplane.Ports{API: apiPort, Etcd: etcdPort, Peer: peerPort},
 	})
 	if err != nil {
@@ -214,7 +214,7 @@ func (n *node) waitRuntime(ctx context.Context) error {
 func (n *node) kubelet() process.Spec {
 	s := again(stageKubelet, filepath.Join(n.record.Assets, "kubelet"),
 		"--config="+inside+"/kubelet.yaml", "--kubeconfig="+n.plane.Kubeconfig(controlplane.NodeName),
-		"--root-dir="+inside+"/kubelet", "--hostname-override="+NodeName, "--node-ip="+nodeAddress)
+		"--root-dir="+inside+"/kubelet", "--hostname-override="+NodeName, "--node-ip="+NodeAddress)
 	s.Clone, s.Env, s.Log = unix.CLONE_NEWNS, temporary(), logFile(Kubelet)
 	return s
 }

@@ -14,14 +14,16 @@ import (
 // DefaultName is the cluster's that nobody named.
 const DefaultName = "dayone"
 
+// RegistryHost is a name that every pod and the node resolve to NodeAddress.
+const RegistryHost = "registry.dayone.test"
+
 // NodeName is the node's.
 const NodeName = "node-0"
 
 // RegistryName is the registry's address in the cluster: every pod and the node resolve it.
-const RegistryName = registryHost + ":5000"
+const RegistryName = RegistryHost + ":5000"
 
 const (
-	registryHost = "registry.dayone.test"
 	registryPort = "5000"
 	apiPort      = 443 // kubernetes.default's, so that pods need no kube-proxy
 	etcdPort     = 2379

@@ -1,0 +1,94 @@
+package life
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/hack/e2e/fleet"
+	kubecluster "dayone.dev/dayone/hack/kube/cluster"
+	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/clusterregistry"
+	"dayone.dev/dayone/rebase/registrycontroller"
+	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/wanted"
+)
+
+// ownRegistry is HOST:PORT in the names of the OS images, which the masters' registries hold. Pods resolve the host.
+const ownRegistry = kubecluster.RegistryHost + ":22626"
+
+// dialLimit is how long a master may take to accept a connection before the next one is tried.
+const dialLimit = 2 * time.Second
+
+// leadPodsToMasters lets pods reach the masters' registries by the name that these share. It plays the virtual address
+// of a control plane: connections go to the first master that takes them.
+func leadPodsToMasters(l *life) error {
+	_, port, err := net.SplitHostPort(ownRegistry)
+	if err != nil {
+		return err
+	}
+	var in net.Listener
+	err = testnode.InNetwork(l.kube.Network(), func() (err error) {
+		in, err = net.Listen("tcp", net.JoinHostPort(kubecluster.NodeAddress, port))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("listen in the network of pods: %w", err)
+	}
+	l.ends = append(l.ends, func(context.Context) error { return in.Close() })
+	masters := l.day1.Masters
+	go fleet.ForwardBy(in, func() (out net.Conn, err error) {
+		for _, n := range masters {
+			err = l.day1.Lab.Network.Do(func() (err error) {
+				out, err = net.DialTimeout("tcp", net.JoinHostPort(n.Addr.String(), port), dialLimit)
+				return err
+			})
+			if err == nil {
+				return out, nil
+			}
+		}
+		return nil, err
+	})
+	return nil
+}
+
+// mastersKnown waits until the cluster tells its nodes where all masters' registries are: an agent looks at its start,
+// and then every five minutes.
+func mastersKnown(ctx context.Context, l *life) error {
+	return until(ctx, "the addresses of the masters' registries", func() (bool, error) {
+		var published corev1.ConfigMap
+		if err := l.client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.RegistryPeersName},
+			&published); err != nil {
+			return false, err
+		}
+		list, err := peers.Parse([]byte(published.Data[wanted.PeersFile]))
+		return err == nil && len(list.Peers) == len(l.day1.Masters), err
+	})
+}
+
+// checkRegistries looks at what the cluster says of the masters' registries after the bootstrap host went.
+func checkRegistries(ctx context.Context, l *life) error {
+	for _, h := range l.fleet.Of(worker) {
+		_, err := h.Node.Output(ctx, "test", "-e", clusterregistry.Fetched)
+		l.check(h.Node.Name, "has no registry", err != nil, "")
+	}
+	return until(ctx, "the masters' registries to have every image", func() (bool, error) {
+		s, err := registrycontroller.ReadStatus(ctx, l.client, cluster.DefaultNamespace)
+		if err != nil {
+			return false, err
+		}
+		for _, i := range s.Images {
+			if len(i.Held) != len(l.day1.Masters) {
+				return false, fmt.Errorf("%s is in %d registries", i.Name(), len(i.Held))
+			}
+		}
+		l.check("registries", "every master has every image", len(s.Images) >= 2, "%d images, %d masters", len(s.Images),
+			len(s.Nodes))
+		return true, nil
+	})
+}
