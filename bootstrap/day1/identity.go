@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
 )

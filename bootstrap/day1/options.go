@@ -8,12 +8,12 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
 // DefaultStateDir is where a bootstrap host keeps its journal, images and credentials.

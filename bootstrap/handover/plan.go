@@ -211,8 +211,8 @@ func (p *Plan) secret(name string) *corev1.Secret {
 	return nil
 }
 
-// settleSecrets keeps the Secrets that MachineOSConfigs name, those in the builder's namespace, such as entitlements for
-// RUN, and the cluster's pull secret where dayone makes it, with their content in the form that the API gives back.
+// settleSecrets keeps the Secrets that MachineOSConfigs name, those in the builder's namespace, such as entitlements
+// for RUN, and the cluster's pull secret where dayone makes it, with their content in the form that the API gives back.
 func (p *Plan) settleSecrets() error {
 	wanted := map[string]bool{}
 	for _, m := range p.Set.MachineOSConfigs {

@@ -11,11 +11,11 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -85,7 +85,7 @@ func (d *directory) registryConfig() ([]Generated, error) {
 
 // addShared adds the Secrets of builds in the cluster, which every MachineOSConfig may name, the cluster's pull secret
 // and the CA.
-func (in *Input) addShared(d *directory, rep *report.Report) {
+func addShared(d *directory, in *Input, rep *report.Report) {
 	if d.shared == nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (in *Input) addShared(d *directory, rep *report.Report) {
 	}
 	in.addSecret(d, clusterregistry.PushSecret, d.shared.PushAuth)
 	in.addSecret(d, clusterregistry.PullSecret, pull)
-	if secretNamed(d.set, cluster.PullSecretName) == nil { // as from a MachineConfig of install-config.yaml: no file has it
+	if secretNamed(d.set, cluster.PullSecretName) == nil { // as a MachineConfig of install-config.yaml: no file has it
 		s := clusterregistry.Secret(cluster.PullSecretName, d.nodes.PullSecret)
 		s.Namespace = cluster.PullSecretNamespace
 		in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: s,

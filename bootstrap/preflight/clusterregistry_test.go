@@ -110,17 +110,24 @@ func secretText(t *testing.T, auth []byte) string {
 	return account.Password
 }
 
+// asked writes the type into the sample.
+func asked(t *testing.T, dir string) {
+	t.Helper()
+	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n",
+		"  registry: {type: cluster}\n  bootstrapRegistry:\n")
+}
+
 func TestOwnRegistriesRefuse(t *testing.T) {
 	for _, c := range []struct {
 		name, rule string
 		change     func(t *testing.T, dir string)
 	}{
 		{"images that go elsewhere", "registry-cluster", func(t *testing.T, dir string) {
-			replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry: {type: cluster}\n  bootstrapRegistry:\n")
+			asked(t, dir)
 			shared(t, dir)
 		}},
 		{"accounts of another name", "not-prepared", func(t *testing.T, dir string) {
-			replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n", "  registry: {type: cluster}\n  bootstrapRegistry:\n")
+			asked(t, dir)
 			shared(t, dir)
 			replace(t, dir, "install-config.yaml", "  name: demo\n", "  name: other\n")
 		}},

@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strings"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
 // directory is what an install directory holds: read, not judged. Paths are relative to it, with slashes.

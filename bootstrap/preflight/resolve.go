@@ -13,10 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
 // mosc is shorter than its type.
@@ -32,7 +32,7 @@ func resolve(d *directory, rep *report.Report) *Input {
 	if ca, err := d.file(d.sidecar.Config.Registry.CAFile); err == nil {
 		in.RegistryCA = append(bytes.TrimRight(ca, "\n"), '\n')
 	}
-	in.addShared(d, rep)
+	addShared(d, in, rep)
 	in.LogSpool = resolveLogSpool(d, rep)
 	byPool := machineOSConfigs(d, rep)
 	for i, p := range d.sidecar.Config.Pools {

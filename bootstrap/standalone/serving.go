@@ -16,11 +16,11 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/google/renameio/v2"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/serve"
-	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -69,7 +69,8 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 		}
 		cert, key := l.Registry.Certificate()
 		server, err := serve.New(serve.Options{BaseDir: f.Path(renderDir), SecureListen: f.config, CertFile: cert,
-			KeyFile: key, Additions: byPool, Files: files, Pools: []string{"*"}, Asked: l.Registry.Nodes.Config, Log: f.Log.WithField("component", "serve")})
+			KeyFile: key, Additions: byPool, Files: files, Pools: []string{"*"}, Asked: l.Registry.Nodes.Config,
+			Log: f.Log.WithField("component", "serve")})
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/manifests/clusterregistry"
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/rotation"
 )

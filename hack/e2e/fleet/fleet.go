@@ -68,7 +68,7 @@ func (f *Fleet) OpenAPI() error {
 	f.mu.Lock()
 	f.listener = l
 	f.mu.Unlock()
-	go Forward(l, server.Host)
+	go Forward(l, func() (net.Conn, error) { return net.Dial("tcp", server.Host) })
 	return nil
 }
 
@@ -100,13 +100,8 @@ func Listen(lab *testnode.Lab, port string) (l net.Listener, err error) {
 	return l, nil
 }
 
-// Forward passes connections on to an address of this machine until the listener is closed.
-func Forward(l net.Listener, to string) {
-	ForwardBy(l, func() (net.Conn, error) { return net.Dial("tcp", to) })
-}
-
-// ForwardBy passes connections on to those that dial makes.
-func ForwardBy(l net.Listener, dial func() (net.Conn, error)) {
+// Forward passes connections on to those that dial makes, until the listener is closed.
+func Forward(l net.Listener, dial func() (net.Conn, error)) {
 	for {
 		in, err := l.Accept()
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/hack/e2e/fleet"
@@ -23,11 +24,10 @@ import (
 	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/manifests/clusterregistry"
 )
 
-// nodePull is the Secret with which the images of pods are pulled. Those are Kubernetes' matter: the OS images are in the
-// masters' own registries.
+// nodePull is the Secret with which the images of pods are pulled. Those are Kubernetes' matter: the OS images are in
+// the masters' own registries.
 const nodePull = "node-pull"
 
 // makeCluster starts Kubernetes and puts dayone into it as an administrator does.
@@ -46,7 +46,8 @@ func makeCluster(ctx context.Context, l *life) (err error) {
 		return fmt.Errorf("reach the API: %w", err)
 	}
 	l.o.View.Line("Kubernetes is up; its pods' images are in %s", kubecluster.RegistryName)
-	if err := create(ctx, l, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}); err != nil {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}
+	if err := create(ctx, l, namespace); err != nil {
 		return err
 	}
 	pull, err := l.kube.PullSecret(cluster.DefaultNamespace, nodePull)
@@ -66,8 +67,8 @@ func create(ctx context.Context, l *life, o client.Object) error {
 	return nil
 }
 
-// install runs dayone cluster install, and adds what nodes with agents, and registries of the control plane, need but for
-// the DaemonSets: the hosts have no kubelet, so their agents are systemd's.
+// install runs dayone cluster install, and adds what nodes with agents, and registries of the control plane, need but
+// for the DaemonSets: the hosts have no kubelet, so their agents are systemd's.
 func install(ctx context.Context, l *life) error {
 	version, err := dayoneVersion(ctx, l)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/manifests/clusterregistry"
 	"dayone.dev/dayone/rebase/registrycontroller"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/wanted"
@@ -42,7 +42,7 @@ func leadPodsToMasters(l *life) error {
 	}
 	l.ends = append(l.ends, func(context.Context) error { return in.Close() })
 	masters := l.day1.Masters
-	go fleet.ForwardBy(in, func() (out net.Conn, err error) {
+	go fleet.Forward(in, func() (out net.Conn, err error) {
 		for _, n := range masters {
 			err = l.day1.Lab.Network.Do(func() (err error) {
 				out, err = net.DialTimeout("tcp", net.JoinHostPort(n.Addr.String(), port), dialLimit)

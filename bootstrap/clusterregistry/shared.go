@@ -28,8 +28,8 @@ const (
 	// PushSecret and PullSecret are the names of the Secrets for renderedImagePushSecret and baseImagePullSecret.
 	PushSecret = "dayone-registry-push"
 	PullSecret = "dayone-registry-pull"
-	// Fetched is where Ignition puts the program on the first boot, beside the node agent. One that the node's image brings
-	// to /usr/bin counts before it.
+	// Fetched is where Ignition puts the program on the first boot, beside the node agent. One that the node's image
+	// brings to /usr/bin counts before it.
 	Fetched = "/usr/local/bin/dayone-registry"
 
 	// nodeDir is where dayone-registry has what the control plane's registries share.
