@@ -147,7 +147,6 @@ func TestOwnRegistriesRefuse(t *testing.T) {
 func TestOneMasterHasTheOnlyRegistry(t *testing.T) {
 	dir := bare(t)
 	replace(t, dir, "install-config.yaml", "  replicas: 3\n", "  replicas: 1\n")
-	replace(t, dir, "install-config.yaml", "  bootstrapRegistry:\n    host: 192.168.77.1\n    port: 5000\n", "")
 	shared(t, dir)
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
