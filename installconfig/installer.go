@@ -32,7 +32,8 @@ func bootstrapInPlace(f installerFile, rep *report.Report) {
 		refuse("write controlPlane.replicas: 1", "a bootstrap in place is for one control-plane node")
 	}
 	c := f.config
-	if b := c.BootstrapRegistry; b.Host != "" || b.Port != 0 && b.Port != defaultRegistryPort { // defaults may be filled in
+	// Defaults may be filled in.
+	if b := c.BootstrapRegistry; b.Host != "" || b.Port != 0 && b.Port != defaultRegistryPort {
 		refuse("remove "+Field+".bootstrapRegistry; registry.name gives host and port",
 			"the bootstrap's registry has the name of the one that the node keeps")
 	}

@@ -88,8 +88,9 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 			Message: "the node keeps a registry of its own, whose program comes out of the same image as dayone",
 			Next:    "give --program-image HOST/NAME@sha256:…"}
 	}
-	a := patch.Additions{Target: in.Sidecar.Cluster.IgnitionFile(), Files: append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644,
-		Content: bootstrapnode.Gate()})}
+	a := patch.Additions{Target: in.Sidecar.Cluster.IgnitionFile()}
+	a.Files = append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644,
+		Content: bootstrapnode.Gate()})
 	units := []string{bootstrapnode.GateUnit, bootstrapnode.BootstrapUnit}
 	if p.Image != "" {
 		env := "DAYONE_IMAGE=" + p.Image + "\n"

@@ -60,7 +60,10 @@ func release(ctx context.Context, o Options) error {
 	defer cancel()
 	for {
 		err := o.Release(ctx)
-		if _, gone := os.Stat(o.at(clusterBootstrapDone)); err == nil || gone == nil {
+		if err == nil {
+			return nil
+		}
+		if _, held := os.Stat(o.at(clusterBootstrapDone)); held == nil { // an earlier run has released it
 			return nil
 		}
 		select {

@@ -91,7 +91,7 @@ func addShared(d *directory, in *Input, rep *report.Report) {
 	}
 	in.Shared, in.RegistryCA = d.shared, slices.Concat(d.shared.CA, in.RegistryCA)
 	if in.openshift() { // MCO's builds pull with the cluster's pull secret
-		in.addSecret(d, clusterregistry.PushSecret, d.shared.PushAuth)
+		addSecret(d, in, clusterregistry.PushSecret, d.shared.PushAuth)
 		return
 	}
 	pull := d.nodes.PullSecret
@@ -104,8 +104,8 @@ func addShared(d *directory, in *Input, rep *report.Report) {
 			pull = both
 		}
 	}
-	in.addSecret(d, clusterregistry.PushSecret, d.shared.PushAuth)
-	in.addSecret(d, clusterregistry.PullSecret, pull)
+	addSecret(d, in, clusterregistry.PushSecret, d.shared.PushAuth)
+	addSecret(d, in, clusterregistry.PullSecret, pull)
 	if secretNamed(d.set, cluster.PullSecretName) == nil { // as a MachineConfig of install-config.yaml: no file has it
 		s := clusterregistry.Secret(cluster.PullSecretName, d.nodes.PullSecret)
 		s.Namespace = cluster.PullSecretNamespace
@@ -115,7 +115,7 @@ func addShared(d *directory, in *Input, rep *report.Report) {
 }
 
 // addSecret adds credentials of builds in the cluster, unless the user has a Secret of that name.
-func (in *Input) addSecret(d *directory, name string, auth []byte) {
+func addSecret(d *directory, in *Input, name string, auth []byte) {
 	if secretNamed(d.set, name) != nil {
 		return
 	}

@@ -35,6 +35,9 @@ dayone bootstrap --dir cluster --print-unit >dayone.service
 # Serve until the cluster has everything, then end.
 dayone bootstrap --dir cluster --kubeconfig admin.kubeconfig`},
 	{"bootstrap hold", `dayone bootstrap hold`},
+	{"bootstrap carry", `
+dayone bootstrap carry --to /run/dayone-disk \
+  --ignition /opt/openshift/master.ign`},
 	{"ignition", `
 dayone ignition --dir openshift-cluster \
   --program-url https://files.example.com/dayone --program-sha512 HEX

@@ -96,6 +96,7 @@ var needs = map[string]string{
 	"dayone bootstrap --dir cluster --base":         "root and a base image",
 	"dayone bootstrap --dir cluster --kubeconfig":   "root and a base image",
 	"dayone bootstrap hold":                         "a bootstrap",
+	"dayone bootstrap carry":                        "a bootstrap in place",
 	"dayone ignition":                               "the installer's bootstrap.ign",
 	"dayone status --watch":                         "a bootstrap",
 	"dayone status --url":                           "a bootstrap",

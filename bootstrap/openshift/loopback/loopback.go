@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -186,8 +187,14 @@ func (c Cluster) changePullSecret(ctx context.Context, change func([]byte) ([]by
 	return nil
 }
 
+// Cluster-bootstrap tries a manifest again each second, and ends the API server some seconds after the last one.
+const (
+	heldLimit    = 10 * time.Second
+	heldInterval = 100 * time.Millisecond
+)
+
 // Release lets cluster-bootstrap create its last manifest, after which it ends this API server, and takes both objects
-// away again. An API server that is gone is an error.
+// away again before that. An API server that is gone is an error.
 func (c Cluster) Release(ctx context.Context) error {
 	api, err := c.client()
 	if err != nil {
@@ -199,7 +206,11 @@ func (c Cluster) Release(ctx context.Context) error {
 	}
 	held := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: bootstrapnode.HoldNamespace, Name: bootstrapnode.HoldName}
-	if err := api.Get(ctx, key, held); err != nil {
+	err = wait.PollUntilContextTimeout(ctx, heldInterval, heldLimit, true, func(ctx context.Context) (bool, error) {
+		err := api.Get(ctx, key, held)
+		return err == nil, client.IgnoreNotFound(err)
+	})
+	if err != nil {
 		return fmt.Errorf("wait for cluster-bootstrap to create its last manifest: %w", err)
 	}
 	if err := client.IgnoreNotFound(api.Delete(ctx, namespace)); err != nil {

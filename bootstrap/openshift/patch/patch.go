@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// MaxAdded bounds what is added, in bytes: vSphere, Nutanix and KVM hand the whole file to the machine.
-	MaxAdded = 100 << 10
+	// maxAdded bounds what is added, in bytes: vSphere, Nutanix and KVM hand the whole file to the machine.
+	maxAdded = 100 << 10
 	// backupEnd ends the name of the file as it was, below installconfig.SidecarDir.
 	backupEnd = ".orig"
 )
@@ -48,8 +48,8 @@ func (a Additions) target(dir string) file {
 	return file{dir, cmp.Or(a.Target, installconfig.BootstrapIgnition)}
 }
 
-// Apply adds a to its target in an install directory. Equal additions change nothing; others replace those of an earlier call. The file
-// changes in one step.
+// Apply adds a to its target in an install directory. Equal additions change nothing; others replace those of an
+// earlier call. The file changes in one step.
 func Apply(dir string, a Additions) (Result, error) {
 	f := a.target(dir)
 	if err := check(f); err != nil {
@@ -72,10 +72,10 @@ func Apply(dir string, a Additions) (Result, error) {
 		return Result{}, err
 	}
 	result := Result{Added: len(out) - len(original), Digest: m.Digest}
-	if result.Added > MaxAdded {
+	if result.Added > maxAdded {
 		return result, f.refuse("bootstrap-ign-size",
 			"make the Containerfiles smaller, for example with COPY --from an image of their own",
-			"the additions are %d bytes, and some platforms take no more than %d", result.Added, MaxAdded)
+			"the additions are %d bytes, and some platforms take no more than %d", result.Added, maxAdded)
 	}
 	if earlier != nil && earlier.Digest == m.Digest && sum(raw) == sum(out) {
 		return result, nil
@@ -220,7 +220,8 @@ func parse(f file, raw []byte) (ign.Config, error) {
 		return c, f.refuse("bootstrap-ign", "make it anew with "+f.create(), "%v", err)
 	}
 	if c.Ignition.Version == "3.0.0" {
-		return c, f.refuse("bootstrap-ign", "take a newer openshift-install", "its Ignition spec 3.0.0 has no compressed files")
+		return c, f.refuse("bootstrap-ign", "take a newer openshift-install",
+			"its Ignition spec 3.0.0 has no compressed files")
 	}
 	again, err := machineconfig.Encode(c)
 	if err != nil {

@@ -26,6 +26,8 @@ const original = `{"ignition":{"config":{"replace":{"verification":{}}},"proxy":
 
 var pointer = `{"ignition":{"config":{"merge":[{"source":"https://api-int.c.example.com:22623/config/master"}]},"security":{"tls":{"certificateAuthorities":[{"source":"data:,x"}]}},"version":"3.2.0"}}`
 
+const bootstrapIgn = installconfig.BootstrapIgnition
+
 func additions() patch.Additions {
 	return patch.Additions{
 		Files: []patch.File{{Path: "/etc/dayone/a", Mode: 0o600, Content: []byte(strings.Repeat("words ", 1000))},
@@ -213,16 +215,16 @@ func TestRefusals(t *testing.T) {
 		with  patch.Additions
 		rule  string
 	}{
-		{name: "a unit of that name is there", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
+		{name: "a unit of that name is there", files: map[string]string{bootstrapIgn: strings.Replace(original,
 			"bootkube.service", "dayone-a.service", 1)}, rule: "bootstrap-ign-taken"},
-		{name: "a drop-in of that name is there", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
+		{name: "a drop-in of that name is there", files: map[string]string{bootstrapIgn: strings.Replace(original,
 			"10-other.conf", "10-dayone.conf", 1)}, rule: "bootstrap-ign-taken"},
-		{name: "a file is there", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
+		{name: "a file is there", files: map[string]string{bootstrapIgn: strings.Replace(original,
 			"/usr/local/bin/bootkube.sh", "/etc/dayone/a", 1)}, rule: "bootstrap-ign-taken"},
 		{name: "no JSON", files: map[string]string{installconfig.BootstrapIgnition: "{"}, rule: "bootstrap-ign"},
-		{name: "a spec of the future", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
+		{name: "a spec of the future", files: map[string]string{bootstrapIgn: strings.Replace(original,
 			"3.2.0", "3.9.0", 1)}, rule: "bootstrap-ign"},
-		{name: "a field of the future", files: map[string]string{installconfig.BootstrapIgnition: strings.Replace(original,
+		{name: "a field of the future", files: map[string]string{bootstrapIgn: strings.Replace(original,
 			`"passwd":{`, `"future":{"x":1},"passwd":{`, 1)}, rule: "bootstrap-ign-fields"},
 		{name: "manifests that the installer would take", files: map[string]string{"openshift/99_x.yaml": "a: b"},
 			rule: "ignition-input-left"},

@@ -154,3 +154,42 @@ func TestInstaller(t *testing.T) {
 	dayone(dir, "ignition", "--remove")
 	assert.Equal(t, before["bootstrap.ign"], files(t, dir)["bootstrap.ign"], "byte for byte")
 }
+
+// TestInstallerInPlace holds what a node that bootstraps itself needs against the real openshift-install: its script and
+// its unit are where the patch looks for them, and the patch can be taken back.
+func TestInstallerInPlace(t *testing.T) {
+	install := run.installer(t)
+	run.record(t, func() string { return "prepare to ignition of a bootstrap in place" })
+	program := run.program(t)
+	dayone := func(dir string, args ...string) {
+		t.Helper()
+		out, err := says(exec.CommandContext(t.Context(), program, append(args, "--dir", dir)...))
+		require.NoError(t, err, "dayone %v: %s", args, out)
+	}
+	dir := filepath.Join(t.TempDir(), "cluster")
+	dayone(dir, "sample", "--flow", "openshift")
+	for _, sub := range []string{"layering", "openshift"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, sub)))
+	}
+	file := filepath.Join(dir, "install-config.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	text(t, file, strings.NewReplacer("replicas: 3", "replicas: 1", "replicas: 2", "replicas: 0",
+		"onClusterLayering:\n", "bootstrapInPlace: {installationDisk: /dev/sda}\nonClusterLayering:\n"+
+			"  registry: {type: cluster}\n", "  - name: master\n  - name: worker\n",
+		"  - name: master\n    containerfile: FROM configs\n").Replace(string(raw)))
+	dayone(dir, "prepare")
+	install(dir, "create", "manifests")
+	dayone(dir, "manifests")
+	install(dir, "create", "single-node-ignition-config")
+	const name = "bootstrap-in-place-for-live-iso.ign"
+	before := files(t, dir)[name]
+	dayone(dir, "ignition", "--program-image", image("dayone"))
+	old, _ := sources(parsed(t, before))
+	now, units := sources(parsed(t, files(t, dir)[name]))
+	assert.Equal(t, old["/usr/local/bin/bootstrap-in-place.sh"], now["/usr/local/bin/bootstrap-in-place.installer.sh"])
+	assert.Contains(t, units, "install-to-disk.service/10-dayone.conf")
+	assert.Contains(t, now, "/opt/openshift/openshift/99_dayone-registry.yaml")
+	dayone(dir, "ignition", "--remove")
+	assert.Equal(t, before, files(t, dir)[name], "byte for byte")
+}
