@@ -160,3 +160,18 @@ func TestOrderUnderMCO(t *testing.T) {
 	assert.True(t, found)
 	assert.Equal(t, "n2", v.Node)
 }
+
+// MCO does not look at the form of an image: a node that says it has what it should have is done, for the counts too.
+func TestShortDigestUnderMCO(t *testing.T) {
+	cluster := underMCO(func(c *rollout.Cluster) {
+		for i, n := range c.Nodes {
+			record(n, "rendered-worker-2", "rendered-worker-2", "Done", "")
+			if i == 0 {
+				n.Annotations[manifests.AnnotationCurrentImage] = "r.example.com/os@sha256:abc"
+				n.Annotations[manifests.AnnotationDesiredImage] = "r.example.com/os@sha256:abc"
+			}
+		}
+	})
+	counts := cluster.View("worker").Plan(time.Now()).Counts
+	assert.Equal(t, rollout.Counts{Nodes: 3, Updated: 2, Ready: 2}, counts, "its image is not the pool's, and it is there")
+}
