@@ -53,6 +53,10 @@ func (d *directory) shareRegistry() (err error) {
 		return report.Finding{File: SharedDir(d.dir), Rule: "not-prepared",
 			Message: "the accounts of the cluster's own registries are not for " + d.shared.Registry, Next: "run dayone prepare"}
 	}
+	// In the openshift flow the bootstrap merges the account into the pull secret of MCO.
+	if d.sidecar.Config.Flow == installconfig.FlowOpenShift {
+		return nil
+	}
 	if d.nodes.PullSecret, err = merged(d.nodes.PullSecret, d.shared.PullAuth); err != nil {
 		return fmt.Errorf("let nodes pull from the cluster's own registries: %w", err)
 	}

@@ -208,6 +208,7 @@ func TestInPlace(t *testing.T) {
 		}
 		named := 0
 		for _, mc := range in.Set.MachineConfigs {
+			assert.NotContains(t, mc.Object.Name, "install-config", "MCO brings the nodes' settings")
 			if mc.Object.Name == "99-master-dayone-registry" {
 				named++
 			}

@@ -155,8 +155,8 @@ func TestInstaller(t *testing.T) {
 	assert.Equal(t, before["bootstrap.ign"], files(t, dir)["bootstrap.ign"], "byte for byte")
 }
 
-// TestInstallerInPlace holds what a node that bootstraps itself needs against the real openshift-install: its script and
-// its unit are where the patch looks for them, and the patch can be taken back.
+// TestInstallerInPlace holds what a node that bootstraps itself needs against the real openshift-install: script and
+// unit are where the patch looks for them, and the patch can be taken back.
 func TestInstallerInPlace(t *testing.T) {
 	install := run.installer(t)
 	run.record(t, func() string { return "prepare to ignition of a bootstrap in place" })
