@@ -91,7 +91,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (*Result, error) {
 	attempt := 0
 	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
 		attempt++
-		t := &timeline{progress: b.o.Progress}
+		t := &timeline{progress: b.o.Progress, started: time.Now()}
 		if result, err = b.attempt(ctx, client, r, id, t); err == nil {
 			t.end()
 			result.Steps, result.Attempts, result.Duration = t.steps, attempt, time.Since(began)
@@ -136,7 +136,6 @@ func lock(ctx context.Context, stateDir, address string) (unlock func(), err err
 // attempt is one build: request -> inputs -> (reuse) | base -> config layer -> engine -> check -> tag.
 func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Request, id identity,
 	t *timeline) (*Result, error) {
-	began := time.Now()
 	t.enter("request")
 	in, err := normalise(r, id)
 	if err != nil {
@@ -185,18 +184,27 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 		return nil, err
 	}
 	note.Files = append(built.findings, after...)
-	if err := b.vouch(ctx, src, image, began, t); err != nil {
+	if err := b.publish(ctx, client, src, image, note, t); err != nil {
 		return nil, err
-	}
-	note.keep(ctx, client, in, image, b.o.Log)
-	// The tag is the last to be written: nobody finds an image that was refused, or whose build was killed before.
-	if err := client.Tag(ctx, image, Tag(in.address)); err != nil {
-		return nil, registryFailure("push", err)
 	}
 	result := note.result(in, image)
 	result.Log, result.CacheHits = built.Log, built.CacheHits
 	result.Isolation, result.IsolationReason = built.Isolation, built.IsolationReason
 	return result, nil
+}
+
+// publish vouches for an image that has passed the check and lets it be found. The tag is the last to be written:
+// nobody finds an image that was refused, or whose build was killed before.
+func (b *Builder) publish(ctx context.Context, client *appendengine.Client, src source, image *appendengine.Image,
+	note explanation, t *timeline) error {
+	if err := b.vouch(ctx, src, image, t); err != nil {
+		return err
+	}
+	note.keep(ctx, client, src.input, image, b.o.Log)
+	if err := client.Tag(ctx, image, Tag(src.address)); err != nil {
+		return registryFailure("push", err)
+	}
+	return nil
 }
 
 // trees are the file trees of bases that this builder keeps.
@@ -210,6 +218,7 @@ func (b *Builder) trees() basetree.Cache {
 // timeline records the phases of one attempt and reports each when it begins.
 type timeline struct {
 	progress func(Event)
+	started  time.Time
 	phase    string
 	began    time.Time
 	steps    []Step

@@ -61,15 +61,14 @@ type Finished struct {
 }
 
 // vouch attaches to what this build has made and checked what is in it and what it was made from, and signs it.
-func (b *Builder) vouch(ctx context.Context, src source, image *appendengine.Image, began time.Time,
-	t *timeline) error {
+func (b *Builder) vouch(ctx context.Context, src source, image *appendengine.Image, t *timeline) error {
 	bom, err := b.describe(ctx, src, image, t)
 	if err != nil || b.o.Keys == nil || b.o.Keys.Key == nil {
 		return err
 	}
 	t.enter("sign")
 	at := src.signed(image)
-	err = b.o.Keys.Key.Attest(ctx, at, src.provenance(cmp.Or(b.o.Place, DefaultPlace), began, bom))
+	err = b.o.Keys.Key.Attest(ctx, at, src.provenance(cmp.Or(b.o.Place, DefaultPlace), t.started, bom))
 	if err == nil {
 		err = b.o.Keys.Sign(ctx, at)
 	}

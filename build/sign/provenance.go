@@ -25,12 +25,12 @@ const (
 	// statementType and predicateType are of in-toto's attestation framework, version 1, and SLSA's, version 1.
 	statementType = "https://in-toto.io/Statement/v1"
 	predicateType = "https://slsa.dev/provenance/v1"
-	// BuildType says what the parameters of a build by dayone mean: docs/operators/signing.md.
-	BuildType = "https://dayone.dev/build/v1"
+	// buildType says what the parameters of a build by dayone mean: docs/operators/signing.md.
+	buildType = "https://dayone.dev/build/v1"
 )
 
-// Statement is an in-toto statement with SLSA's provenance.
-type Statement struct {
+// statement is an in-toto statement with SLSA's provenance.
+type statement struct {
 	Type          string       `json:"_type"`
 	Subject       []Dependency `json:"subject"`
 	PredicateType string       `json:"predicateType"`
@@ -96,8 +96,8 @@ type Metadata struct {
 // Attest signs provenance of the image and attaches it.
 func (k *Key) Attest(ctx context.Context, i Image, p Provenance) error {
 	_, d, _ := strings.Cut(i.Endpoint.Reference, "@")
-	p.BuildDefinition.BuildType = BuildType
-	payload, err := json.Marshal(Statement{Type: statementType, PredicateType: predicateType, Predicate: p,
+	p.BuildDefinition.BuildType = buildType
+	payload, err := json.Marshal(statement{Type: statementType, PredicateType: predicateType, Predicate: p,
 		Subject: []Dependency{{Name: i.Repository, Digest: Digest(d)}}})
 	if err != nil {
 		return fmt.Errorf("encode provenance: %w", err)
@@ -164,7 +164,7 @@ func open(ctx context.Context, raw []byte, i Image, keys []PublicKey) (*Provenan
 	if err != nil {
 		return nil, fmt.Errorf("read provenance: %w", err)
 	}
-	var s Statement
+	var s statement
 	if err := json.Unmarshal(payload, &s); err != nil {
 		return nil, fmt.Errorf("read provenance: %w", err)
 	}
@@ -172,7 +172,7 @@ func open(ctx context.Context, raw []byte, i Image, keys []PublicKey) (*Provenan
 	algorithm, hex, _ := strings.Cut(d, ":")
 	switch {
 	case envelope.PayloadType != ProvenanceType, s.Type != statementType, s.PredicateType != predicateType,
-		s.Predicate.BuildDefinition.BuildType != BuildType:
+		s.Predicate.BuildDefinition.BuildType != buildType:
 		return nil, fmt.Errorf("read provenance: it is a %s about %s, not a statement of a build by dayone", s.Type,
 			s.PredicateType)
 	case len(s.Subject) != 1, s.Subject[0].Name != i.Repository, s.Subject[0].Digest[algorithm] != hex:
