@@ -16,9 +16,9 @@ const imagePolicyFile = "openshift/" + ownPrefix + "clusterimagepolicy.yaml"
 // imagePolicyName is the name of that object.
 const imagePolicyName = "dayone-node-images"
 
-// requireSignatures adds the ClusterImagePolicy of the pools' images, where install-config.yaml asks for it. A file that
-// was edited since is the user's own. Before dayone prepare there is no key.
-func (in *Input) requireSignatures(d *directory) {
+// requireSignatures adds the ClusterImagePolicy of the pools' images, where install-config.yaml asks for it. A file
+// that was edited since is the user's own. Before dayone prepare there is no key.
+func requireSignatures(d *directory, in *Input) {
 	file := func(i manifests.Item[*configv1.ClusterImagePolicy]) bool { return i.Origin.File == imagePolicyFile }
 	if slices.ContainsFunc(in.Set.ClusterImagePolicies, file) {
 		if raw, err := d.file(imagePolicyFile); err != nil || !untouched(raw) {

@@ -53,7 +53,7 @@ func resolve(d *directory, rep *report.Report) *Input {
 		}
 		in.Pools = append(in.Pools, resolvePool(d, p, item))
 	}
-	in.requireSignatures(d)
+	requireSignatures(d, in)
 	return in
 }
 

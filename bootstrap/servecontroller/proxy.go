@@ -46,7 +46,8 @@ type Proxy struct {
 
 // passedOn is the path of what nodes pull, as it is sent: a dot segment or an escape in it could mean another
 // repository to the registry than to the check here. Signatures are tags that name a digest.
-var passedOn = regexp.MustCompile(`^/v2/(.+)/(?:(?:manifests|blobs)/sha256:[0-9a-f]{64}|manifests/sha256-[0-9a-f]{64}\.sig)$`)
+var passedOn = regexp.MustCompile(
+	`^/v2/(.+)/(?:(?:manifests|blobs)/sha256:[0-9a-f]{64}|manifests/sha256-[0-9a-f]{64}\.sig)$`)
 
 // inCluster tells that an image's registry has a name that only the cluster's own DNS knows.
 func inCluster(image string) bool {

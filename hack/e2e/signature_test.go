@@ -46,7 +46,8 @@ func TestMastersTakeSignedImagesOnly(t *testing.T) {
 	// The same image again, by the policy that the image brought: the registry's mirror has its signature.
 	_, err = n.Output(t.Context(), "/usr/local/bin/dayone-daemon", "stage", image)
 	require.NoError(t, err)
-	_, err = n.Output(t.Context(), "sed", "-i", "s/LS0tLS1CRUdJTi[A-Za-z0-9+=/]*/"+strangers+"/", "/etc/containers/policy.json")
+	_, err = n.Output(t.Context(), "sed", "-i", "s/LS0tLS1CRUdJTi[A-Za-z0-9+=/]*/"+strangers+"/",
+		"/etc/containers/policy.json")
 	require.NoError(t, err)
 	said, err := n.Exec(t.Context(), "/usr/local/bin/dayone-daemon", "stage", image)
 	require.NoError(t, err)
@@ -54,6 +55,6 @@ func TestMastersTakeSignedImagesOnly(t *testing.T) {
 }
 
 // strangers is somebody's public key, as policy.json has it.
-const strangers = "LS0tLS1CRUdJTiBQVUJMSUMgS0VZLS0tLS0KTUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowREFRY0RRZ0FFblROc3ZYTDkzcGFR" +
-	"Y0dlSHJ5WGtEWjl6WGtsdAp5VldzTEtLV3g4aFovZFB3U0FYeWpaTmNEaHVLU1g2azExVEJWQkszZmVCWE9Bb1ZTNUlRNFVMVlh3PT0KLS0tLS1FTkQg" +
-	"UFVCTElDIEtFWS0tLS0tCg=="
+const strangers = "LS0tLS1CRUdJTiBQVUJMSUMgS0VZLS0tLS0KTUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowREFRY0RRZ0FF" +
+	"blROc3ZYTDkzcGFRY0dlSHJ5WGtEWjl6WGtsdAp5VldzTEtLV3g4aFovZFB3U0FYeWpaTmNEaHVLU1g2azExVEJWQkszZmVCWE9B" +
+	"b1ZTNUlRNFVMVlh3PT0KLS0tLS1FTkQgUFVCTElDIEtFWS0tLS0tCg=="

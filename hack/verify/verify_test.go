@@ -217,7 +217,8 @@ var _ = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 `}))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"p/x.go:7: tls.Config without MinVersion: tls.VersionTLS12 or later",
-		"p/x.go:9: tls.Config without MinVersion: tls.VersionTLS12 or later", "p/x.go:11: InsecureSkipVerify weakens TLS"}, bad)
+		"p/x.go:9: tls.Config without MinVersion: tls.VersionTLS12 or later",
+		"p/x.go:11: InsecureSkipVerify weakens TLS"}, bad)
 }
 
 func TestThreats(t *testing.T) {
@@ -229,7 +230,8 @@ func TestThreats(t *testing.T) {
 		"| one | it, `p.TestHere` |\n| two | it, `p.TestGone` |\n| three | hope |\n\nText names `q.TestHere`.\n")
 	require.NoError(t, err)
 	assert.Equal(t, []string{threatModel + ":8: there is no test p.TestGone",
-		threatModel + ":9: the row names no test as `PACKAGE.TestName`", threatModel + ":11: there is no test q.TestHere"}, bad)
+		threatModel + ":9: the row names no test as `PACKAGE.TestName`",
+		threatModel + ":11: there is no test q.TestHere"}, bad)
 }
 
 func TestTestTables(t *testing.T) {

@@ -163,8 +163,8 @@ func (c *collected) readOwn(raw []byte) ownPolicy {
 		var at manifests.Origin
 		place := at.At("", "image-policy")
 		place.Next = "correct the MachineConfig that brings it (containers-policy.json(5))"
-		c.report.Errorf(place, "%s of the MachineConfigs cannot be read, so that no ClusterImagePolicy can be merged into it: %s",
-			PolicyPath, err)
+		c.report.Errorf(place, "%s of the MachineConfigs cannot be read, so that no ClusterImagePolicy can be merged into "+
+			"it: %s", PolicyPath, err)
 		return ownPolicy{}
 	}
 	return ownPolicy{p}

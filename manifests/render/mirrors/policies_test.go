@@ -61,7 +61,8 @@ func TestRootsOfTrust(t *testing.T) {
 				PolicyMatchExactRepository: &configv1.PolicyMatchExactRepository{Repository: "c.example.com/d"}},
 			`"dockerRepository": "c.example.com/d"`},
 		{"another prefix", public(key), &configv1.PolicyIdentity{MatchPolicy: configv1.IdentityMatchPolicyRemapIdentity,
-			PolicyMatchRemapIdentity: &configv1.PolicyMatchRemapIdentity{Prefix: "a.example.com", SignedPrefix: "s.example.com"}},
+			PolicyMatchRemapIdentity: &configv1.PolicyMatchRemapIdentity{Prefix: "a.example.com",
+				SignedPrefix: "s.example.com"}},
 			`"signedPrefix": "s.example.com"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
