@@ -125,7 +125,8 @@ func TestPlanOfFilesIsStrict(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	dir := writeDump(t, effectWorld(t))
 	const policy = "---\napiVersion: config.openshift.io/v1\nkind: ImagePolicy\n" +
-		"metadata: {name: signed, namespace: default}\nspec: {scopes: [a.example.com], policy: {rootOfTrust: {policyType: PublicKey, publicKey: {keyData: Zm9v}}}}\n"
+		"metadata: {name: signed, namespace: default}\n" +
+		"spec: {scopes: [a.example.com], policy: {rootOfTrust: {policyType: PublicKey, publicKey: {keyData: Zm9v}}}}\n"
 	changed := strings.ReplaceAll(appConfig, "old", "new")
 	for _, c := range []struct {
 		name string
