@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-// signed is the policy that a node has from its config: a key for the final name, and where its signatures are read. For
-// the mirror the config server adds the same; a second file about it would break every pull.
+// signed is the policy that a node has from its config: a key for the final name, and where its signatures are read.
+// For the mirror the config server adds the same; a second file about it would break every pull.
 func signed(f *fixture, policy []byte) {
 	f.put(pull.PolicyPath, 0o644, policy)
 	f.put("/etc/containers/registries.d/50-test.yaml", 0o644, deploytest.Attachments("registry.invalid"))
