@@ -143,7 +143,7 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 	}
 	var unchecked *appendengine.Image
 	if !r.Options.Rebuild {
-		image, note, err := b.findSigned(ctx, client, in)
+		image, note, err := findSigned(ctx, client, in, b.o)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +197,7 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 // nobody finds an image that was refused, or whose build was killed before.
 func (b *Builder) publish(ctx context.Context, client *appendengine.Client, src source, image *appendengine.Image,
 	note explanation, t *timeline) error {
-	if err := b.vouch(ctx, src, image, t); err != nil {
+	if err := vouch(ctx, src, image, b.o, t); err != nil {
 		return err
 	}
 	note.keep(ctx, client, src.input, image, b.o.Log)

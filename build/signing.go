@@ -15,7 +15,7 @@ import (
 )
 
 // signed is how the signatures of a request's image name it and where they are.
-func (r Request) signed(image *appendengine.Image) sign.Image {
+func signed(r Request, image *appendengine.Image) sign.Image {
 	return sign.Image{Repository: cmp.Or(r.Final, r.Target), Endpoint: transfer.Endpoint{Reference: image.Ref.String(),
 		CAFile: r.Registry.CAFile, AuthFile: r.Registry.AuthFile}}
 }
@@ -23,20 +23,20 @@ func (r Request) signed(image *appendengine.Image) sign.Image {
 // findSigned is find for an image that a known key has signed. Whoever may push could have put another one under the
 // address, and signing what is found there would make it ours. An image with the signature of a key before gets that of
 // the key that signs now.
-func (b *Builder) findSigned(ctx context.Context, client *appendengine.Client, in input) (*appendengine.Image,
+func findSigned(ctx context.Context, client *appendengine.Client, in input, o BuilderOptions) (*appendengine.Image,
 	*explanation, error) {
-	image, note, err := find(ctx, client, in, b.o.Log)
-	if err != nil || image == nil || b.o.Keys == nil {
+	image, note, err := find(ctx, client, in, o.Log)
+	if err != nil || image == nil || o.Keys == nil {
 		return image, note, err
 	}
-	err = b.o.Keys.Verify(ctx, in.signed(image))
+	err = o.Keys.Verify(ctx, signed(in.Request, image))
 	if errors.Is(err, transfer.ErrNotAllowed) {
-		b.o.Log.WithError(err).WithField("image", image.Ref.String()).
+		o.Log.WithError(err).WithField("image", image.Ref.String()).
 			Warn("no known key has signed the image with this address: building again")
 		return nil, nil, nil
 	}
 	if err == nil {
-		err = b.o.Keys.Sign(ctx, in.signed(image))
+		err = o.Keys.Sign(ctx, signed(in.Request, image))
 	}
 	if err != nil {
 		return nil, nil, signingFailure(err)
@@ -61,16 +61,16 @@ type Finished struct {
 }
 
 // vouch attaches to what this build has made and checked what is in it and what it was made from, and signs it.
-func (b *Builder) vouch(ctx context.Context, src source, image *appendengine.Image, t *timeline) error {
-	bom, err := b.describe(ctx, src, image, t)
-	if err != nil || b.o.Keys == nil || b.o.Keys.Key == nil {
+func vouch(ctx context.Context, src source, image *appendengine.Image, o BuilderOptions, t *timeline) error {
+	bom, err := describe(ctx, src, image, o, t)
+	if err != nil || o.Keys == nil || o.Keys.Key == nil {
 		return err
 	}
 	t.enter("sign")
-	at := src.signed(image)
-	err = b.o.Keys.Key.Attest(ctx, at, src.provenance(cmp.Or(b.o.Place, DefaultPlace), t.started, bom))
+	at := signed(src.Request, image)
+	err = o.Keys.Key.Attest(ctx, at, src.provenance(cmp.Or(o.Place, DefaultPlace), t.started, bom))
 	if err == nil {
-		err = b.o.Keys.Sign(ctx, at)
+		err = o.Keys.Sign(ctx, at)
 	}
 	if err != nil {
 		return signingFailure(err)
@@ -80,8 +80,9 @@ func (b *Builder) vouch(ctx context.Context, src source, image *appendengine.Ima
 
 // describe attaches the bill of materials and returns it. An image whose packages cannot be read gets none: it is no
 // worse to boot.
-func (b *Builder) describe(ctx context.Context, src source, image *appendengine.Image, t *timeline) ([]byte, error) {
-	if b.o.BillOfMaterials == nil {
+func describe(ctx context.Context, src source, image *appendengine.Image, o BuilderOptions,
+	t *timeline) ([]byte, error) {
+	if o.BillOfMaterials == nil {
 		return nil, nil
 	}
 	t.enter("sbom")
@@ -89,15 +90,15 @@ func (b *Builder) describe(ctx context.Context, src source, image *appendengine.
 	if err != nil {
 		return nil, registryFailure("sbom", err)
 	}
-	at := src.signed(image)
-	bom, err := b.o.BillOfMaterials(ctx, Finished{Name: at.Repository + "@" + image.Ref.DigestStr(),
+	at := signed(src.Request, image)
+	bom, err := o.BillOfMaterials(ctx, Finished{Name: at.Repository + "@" + image.Ref.DigestStr(),
 		Digest: image.Ref.DigestStr(), BaseDigest: src.baseDigest, Created: image.Created(), Layers: layers,
 		BaseLayers: len(src.base.image.Manifest.Layers)})
 	if err != nil && ctx.Err() != nil {
 		return nil, err
 	}
 	if err != nil {
-		b.o.Log.WithError(err).Warn("the image has no bill of materials")
+		o.Log.WithError(err).Warn("the image has no bill of materials")
 		return nil, nil
 	}
 	err = transfer.AttachDocument(ctx, at.Endpoint, transfer.Document{Type: spdxType, Content: bom}, transfer.Options{})

@@ -14,6 +14,7 @@ import (
 	"github.com/containers/image/v5/docker/reference"
 	ocilayout "github.com/containers/image/v5/oci/layout"
 	"github.com/containers/image/v5/types"
+	"github.com/opencontainers/go-digest"
 
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -34,6 +35,19 @@ type Endpoint struct {
 	Insecure bool
 	// RegistriesConf is the content of a registries.conf whose mirrors are asked first; nil asks none.
 	RegistriesConf []byte
+}
+
+// digested is the image of an endpoint that names it by digest, in a registry.
+func (e Endpoint) digested() (reference.Named, digest.Digest, error) {
+	ref, err := e.parse()
+	if err != nil {
+		return nil, "", err
+	}
+	named, ok := ref.DockerReference().(reference.Digested)
+	if !ok || ref.Transport().Name() != "docker" {
+		return nil, "", fmt.Errorf("image %s: name it by digest in a registry, HOST/REPOSITORY@sha256:…", e.Reference)
+	}
+	return ref.DockerReference(), named.Digest(), nil
 }
 
 // UseAccountOf takes the account of a pull secret, whatever registry its first entry names: registries that share their

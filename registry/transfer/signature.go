@@ -10,7 +10,6 @@ import (
 	"github.com/containers/image/v5/image"
 	"github.com/containers/image/v5/signature"
 	"github.com/containers/image/v5/signature/signer"
-	"github.com/opencontainers/go-digest"
 )
 
 // ErrNotAllowed says that an image's signatures do not satisfy a policy.
@@ -46,22 +45,9 @@ func Sign(ctx context.Context, e Endpoint, repository string, signers []*signer.
 	return err
 }
 
-// digested is the image of an endpoint that names it by digest, in a registry.
-func (e Endpoint) digested() (reference.Named, digest.Digest, error) {
-	ref, err := e.parse()
-	if err != nil {
-		return nil, "", err
-	}
-	named, ok := ref.DockerReference().(reference.Digested)
-	if !ok || ref.Transport().Name() != "docker" {
-		return nil, "", fmt.Errorf("image %s: name it by digest in a registry, HOST/REPOSITORY@sha256:…", e.Reference)
-	}
-	return ref.DockerReference(), named.Digest(), nil
-}
-
 // Allow evaluates a containers-policy.json(5) for an image under the name that the endpoint has, also when a mirror
-// answers. ErrNotAllowed says that the policy refuses it, also because a signature is lost; with any other error nothing
-// is known.
+// answers. ErrNotAllowed says that the policy refuses it, also because a signature is lost; with any other error
+// nothing is known.
 func Allow(ctx context.Context, e Endpoint, policy *signature.Policy) error {
 	return open(ctx, e, "", inspectLimit, func(at opened) (err error) {
 		evaluation, err := signature.NewPolicyContext(policy)
