@@ -156,7 +156,7 @@ func (r *Registry) Holds(ctx context.Context, reference string) error {
 // signed is an image that was built here as its signatures name it.
 func (r *Registry) signed(reference string, p preflight.Pool) sign.Image {
 	return sign.Image{Repository: p.Repository, Endpoint: transfer.Endpoint{Reference: reference,
-		CAFile: r.Identity.CAFile, AuthFile: r.Identity.PullAuth}}
+		CAFile: r.Identity.CAFile, AuthFile: r.Identity.PushAuth}}
 }
 
 // HoldsAll is Holds for each of several images.
