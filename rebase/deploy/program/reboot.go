@@ -11,8 +11,8 @@ import (
 )
 
 // Reboot asks the init system for a reboot. It uses systemd where it runs, and the reboot program otherwise, so that
-// staged deployments are finalized. It is one of the hardware's, also where somebody has prepared a soft reboot: systemd
-// would take that instead (systemctl(1)), and the kernel of the new deployment would not boot.
+// staged deployments are finalized. The hardware reboots, also where somebody has prepared a soft reboot: systemd would
+// take that instead (systemctl(1)), and the kernel of the new deployment would not boot.
 func Reboot(ctx context.Context) error {
 	command := []string{"systemctl", "reboot"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
