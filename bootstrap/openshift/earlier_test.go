@@ -37,19 +37,18 @@ func (a *accepting) Withdraw(context.Context, *manifests.Set, string) error {
 }
 
 // TestResumeStateOfEarlierVersion goes on from a journal and a node that commit d13be95 wrote
-// (testdata/d13be95/README.md). The registry of its base image is gone.
+// (testdata/d13be95/README.md). The registry of its base image is gone. Its images had no signature: they get one. What
+// nodes get beside the image has changed since, so that MCO renders it again and the cluster gets it.
 func TestResumeStateOfEarlierVersion(t *testing.T) {
 	built := []string{"render-first", "base", "build-master", "build-worker"}
 	for _, c := range []struct {
 		name   string
 		change func(t *testing.T, state string)
-		reused []string
-		gave   int
 	}{
-		{"same inputs", func(*testing.T, string) {}, append(built, "render-second", "cluster"), 0},
+		{"same inputs", func(*testing.T, string) {}},
 		{"another pull credential", func(t *testing.T, state string) {
 			require.NoError(t, os.Remove(filepath.Join(state, "identity/dayone-node.password")))
-		}, built, 1},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -58,8 +57,8 @@ func TestResumeStateOfEarlierVersion(t *testing.T) {
 			cluster := &accepting{}
 			reused, err := resume(t, dir, cluster)
 			require.ErrorIs(t, err, context.Canceled)
-			assert.ElementsMatch(t, c.reused, reused)
-			assert.Equal(t, c.gave, cluster.gave)
+			assert.ElementsMatch(t, built, reused)
+			assert.Equal(t, 1, cluster.gave)
 			assert.FileExists(t, marker{filepath.Join(dir, "root")}.file(), "the gate is open")
 		})
 	}
