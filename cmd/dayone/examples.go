@@ -132,6 +132,9 @@ dayone cluster why worker-0
 dayone cluster why worker -o json`},
 	{"cluster policies", `dayone cluster policies --from dump`},
 	{"cluster registry status", `dayone cluster registry status`},
+	{"cluster registry export", `
+dayone cluster registry export --to images \
+  --ca registry-files/ca.crt --authfile registry-files/pull-auth.json`},
 	{"cluster file agent-unit", `dayone cluster file agent-unit >dayone-agent.service`},
 	{"cluster file kubelet-agent-rights", `
 dayone cluster file kubelet-agent-rights | kubectl apply -f -`},

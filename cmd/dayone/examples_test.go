@@ -126,7 +126,7 @@ var needs = map[string]string{
 	"dayone cluster plan":                           "a cluster, or a dump of one",
 	"dayone cluster why":                            "a cluster",
 	"dayone cluster policies":                       "a cluster's dump",
-	"dayone cluster registry status":                "a cluster",
+	"dayone cluster registry":                       "a cluster",
 	"dayone cluster uninstall":                      "a cluster",
 }
 
