@@ -18,7 +18,8 @@ type standInRegistry struct {
 }
 
 func newStandInRegistry() *standInRegistry {
-	return &standInRegistry{images: map[string]bool{}, tags: map[string]string{}, deleted: map[string]bool{}, sizes: map[string]int64{}}
+	return &standInRegistry{images: map[string]bool{}, tags: map[string]string{}, deleted: map[string]bool{},
+		sizes: map[string]int64{}}
 }
 
 func (s *standInRegistry) push(reference, tag string) {

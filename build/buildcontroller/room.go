@@ -12,8 +12,8 @@ import (
 )
 
 // roomFor holds a build back while the registry of a ready control-plane node cannot store one more image: the image
-// could be pushed and never be replicated. It counts with an image as large as that in use, or as the base, with all its
-// layers: which of them are new is known after the build only.
+// could be pushed and never be replicated. It counts with an image as large as that in use, or as the base, with all
+// its layers: which of them are new is known after the build only.
 func roomFor(ctx context.Context, x scope, s state, keys *keyring) error {
 	host, _, _ := strings.Cut(s.desired.repository, "/")
 	if x.o.Registry == "" || host != x.o.Registry {
@@ -41,8 +41,8 @@ func roomFor(ctx context.Context, x scope, s state, keys *keyring) error {
 		delete(active, replaced)
 	}
 	if all := size * int64(len(active)+1); all > room {
-		return waiting(retryQueue, decide.ReasonQueued, "waits until fewer builds run: the registry of %s has room for %s, and "+
-			"%d images take %s", strings.Join(nodes, ", "), bytesText(room), len(active)+1, bytesText(all))
+		return waiting(retryQueue, decide.ReasonQueued, "waits until fewer builds run: the registry of %s has room for %s, "+
+			"and %d images take %s", strings.Join(nodes, ", "), bytesText(room), len(active)+1, bytesText(all))
 	}
 	return nil
 }

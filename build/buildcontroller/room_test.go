@@ -98,9 +98,11 @@ func TestRegistriesSize(t *testing.T) {
 	want += int64(len(raw))
 	other, err := random.Image(9000, 1)
 	require.NoError(t, err)
-	index := mutate.AppendManifests(empty.Index,
-		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
-		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+	linux := func(arch string) v1.Descriptor {
+		return v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}
+	}
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: other, Descriptor: linux("arm64")},
+		mutate.IndexAddendum{Add: image, Descriptor: linux("amd64")})
 	tag := mustTag(t, r.Addr+"/os/base:1")
 	require.NoError(t, remote.WriteIndex(tag, index, remote.WithTransport(r.Transport(t)),
 		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))

@@ -12,8 +12,8 @@ import (
 	"dayone.dev/dayone/registry/wanted"
 )
 
-// attachAll fetches signatures and whatever else refers to the images of a list that are here. The error says what could
-// not be fetched; the images themselves are there.
+// attachAll fetches signatures and whatever else refers to the images of a list that are here. The error says what
+// could not be fetched; the images themselves are there.
 func (f *fetcher) attachAll(ctx context.Context, l wanted.List) error {
 	var errs []error
 	for _, i := range l.Images {

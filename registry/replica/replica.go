@@ -112,7 +112,8 @@ func Run(ctx context.Context, store *storage.Store, o Options) {
 }
 
 // Fill fetches what a store lacks of a list once, with signatures and referrers, drops nothing, and gives what is still
-// missing. Options.Dir remembers a blob that was cut short. The error says what attached to an image could not be fetched.
+// missing. Options.Dir remembers a blob that was cut short. The error says what attached to an image could not be
+// fetched.
 func Fill(ctx context.Context, store *storage.Store, l wanted.List, o Options) ([]wanted.Missing, error) {
 	o = o.withDefaults()
 	list, err := o.Peers()

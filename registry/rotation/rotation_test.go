@@ -88,10 +88,10 @@ func TestTwoRotations(t *testing.T) {
 		{"first", rotation.Switched, "push push, pull pull, ci pull, push-2 push, pull-2 pull", "push-2", "pull-2", "CA-2", 3,
 			1},
 		{"first", rotation.Ended, "ci pull, push-2 push, pull-2 pull", "push-2", "pull-2", "CA-2", 2, 0},
-		{"second", rotation.Added, "ci pull, push-2 push, pull-2 pull, push-3 push, pull-3 pull", "push-2", "pull-2", "CA-2", 3,
-			1},
-		{"second", rotation.Switched, "ci pull, push-2 push, pull-2 pull, push-3 push, pull-3 pull", "push-3", "pull-3", "CA-3",
+		{"second", rotation.Added, "ci pull, push-2 push, pull-2 pull, push-3 push, pull-3 pull", "push-2", "pull-2", "CA-2",
 			3, 1},
+		{"second", rotation.Switched, "ci pull, push-2 push, pull-2 pull, push-3 push, pull-3 pull", "push-3", "pull-3",
+			"CA-3", 3, 1},
 		{"second", rotation.Ended, "ci pull, push-3 push, pull-3 pull", "push-3", "pull-3", "CA-3", 2, 0},
 	} {
 		t.Run(tc.name+" "+string(tc.step), func(t *testing.T) {

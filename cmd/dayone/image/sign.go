@@ -56,8 +56,8 @@ func newSignCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign IMAGE",
 		Short: "Add a signature to an image that a registry has",
-		Long: "IMAGE is HOST/REPOSITORY@DIGEST. No blob moves and the digest stays. The " +
-			"signatures that the image has stay, too:\nso nodes can be given a new key while images are signed with the old and the new one.",
+		Long: "IMAGE is HOST/REPOSITORY@DIGEST. No blob moves and the digest stays. The signatures that the image has " +
+			"stay, too: so nodes can be given a new key while images are signed with the old and the new one.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.Contains(args[0], "@") {
@@ -110,6 +110,35 @@ type verification struct {
 	Checks     []verdict `json:"checks"`
 }
 
+// verify checks the signatures by the keys in files, of which one is enough, and all of the provenance that is wanted.
+func (s *signed) verify(cmd *cobra.Command, reference string, files []string, wanted origin) (verification, error) {
+	var out verification
+	if len(files) == 0 {
+		return out, cli.Usagef("give --key with a public key (cosign.pub)")
+	}
+	image, err := s.image(cmd, reference)
+	if err != nil {
+		return out, err
+	}
+	out.Image, out.Repository = image.Endpoint.Reference, image.Repository
+	keys := make([]sign.PublicKey, len(files))
+	for i, file := range files {
+		if keys[i], err = sign.ReadPublicKey(file); err != nil {
+			return out, err
+		}
+		v, err := signatureOf(cmd, image, file, keys[i])
+		if err != nil {
+			return out, err
+		}
+		out.Checks, out.OK = append(out.Checks, v), out.OK || v.OK
+	}
+	found, err := wanted.compare(cmd, image, keys)
+	for _, v := range found {
+		out.Checks, out.OK = append(out.Checks, v), out.OK && v.OK
+	}
+	return out, err
+}
+
 func newVerifyCommand() *cobra.Command {
 	var s signed
 	var files []string
@@ -122,34 +151,9 @@ func newVerifyCommand() *cobra.Command {
 			"well\nand 1 if not.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(files) == 0 {
-				return cli.Usagef("give --key with a public key (cosign.pub)")
-			}
-			keys := make([]sign.PublicKey, len(files))
-			for i, file := range files {
-				var err error
-				if keys[i], err = sign.ReadPublicKey(file); err != nil {
-					return err
-				}
-			}
-			image, err := s.image(cmd, args[0])
+			out, err := s.verify(cmd, args[0], files, wanted)
 			if err != nil {
 				return err
-			}
-			out := verification{Image: image.Endpoint.Reference, Repository: image.Repository}
-			for i, key := range keys {
-				v, err := signatureOf(cmd, image, files[i], key)
-				if err != nil {
-					return err
-				}
-				out.Checks, out.OK = append(out.Checks, v), out.OK || v.OK
-			}
-			found, err := wanted.compare(cmd, image, keys)
-			if err != nil {
-				return err
-			}
-			for _, v := range found {
-				out.Checks, out.OK = append(out.Checks, v), out.OK && v.OK
 			}
 			if err := cli.PrintTable(cmd, out, out.print); err != nil || out.OK {
 				return err

@@ -61,14 +61,15 @@ func rotationText(step rotation.Step) string {
 	const then = " Then wait until all pools are Updated"
 	switch step {
 	case rotation.Added:
-		return "Step 1 of 3: the registries are to accept the new accounts beside the old ones. Apply machineconfig.yaml, and " +
-			"give ca.crt, which has both CAs, to all nodes." + then + ", and run the command again."
+		return "Step 1 of 3: the registries are to accept the new accounts beside the old ones. Apply machineconfig.yaml, " +
+			"and give ca.crt, which has both CAs, to all nodes." + then + ", and run the command again."
 	case rotation.Switched:
-		return "Step 2 of 3: the new accounts and the new CA are to be used. Apply machineconfig.yaml and push-secret.yaml, " +
-			"and replace the account in the cluster's pull secret by that of pull-auth.json." + then +
+		return "Step 2 of 3: the new accounts and the new CA are to be used. Apply machineconfig.yaml and " +
+			"push-secret.yaml, and replace the account in the cluster's pull secret by that of pull-auth.json." + then +
 			", and run the command again."
 	}
-	return "Step 3 of 3: the old accounts and the old CA are to go. Apply machineconfig.yaml, and give ca.crt to all nodes."
+	return "Step 3 of 3: the old accounts and the old CA are to go. Apply machineconfig.yaml, and give ca.crt to all " +
+		"nodes."
 }
 
 func (n nodeConfig) write() error {
