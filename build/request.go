@@ -12,6 +12,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/build/containerfile"
+	"dayone.dev/dayone/build/sign"
 )
 
 // Image names an image by digest in a registry.
@@ -86,6 +87,9 @@ type Options struct {
 	NoCache bool `json:"noCache,omitempty"`
 	// Rebuild builds although the registry has an image with the same address; default is to reuse it.
 	Rebuild bool `json:"rebuild,omitempty"`
+	// Keys are public keys. An image that the registry has counts only if one of them has signed it, or one of the
+	// builder's own keys; default: every image counts.
+	Keys []sign.PublicKey `json:"keys,omitempty"`
 	// Secrets for RUN --mount=type=secret.
 	Secrets []Secret `json:"secrets,omitempty"`
 	// Mounts that every RUN sees.

@@ -26,17 +26,21 @@ func signed(r Request, image *appendengine.Image) sign.Image {
 func findSigned(ctx context.Context, client *appendengine.Client, in input, o BuilderOptions) (*appendengine.Image,
 	*explanation, error) {
 	image, note, err := find(ctx, client, in, o.Log)
-	if err != nil || image == nil || o.Keys == nil {
+	keys := o.Keys
+	if keys == nil && len(in.Options.Keys) > 0 {
+		keys = &sign.Keys{Public: in.Options.Keys}
+	}
+	if err != nil || image == nil || keys == nil {
 		return image, note, err
 	}
-	err = o.Keys.Verify(ctx, signed(in.Request, image))
+	err = keys.Verify(ctx, signed(in.Request, image))
 	if errors.Is(err, transfer.ErrNotAllowed) {
 		o.Log.WithError(err).WithField("image", image.Ref.String()).
 			Warn("no known key has signed the image with this address: building again")
 		return nil, nil, nil
 	}
 	if err == nil {
-		err = o.Keys.Sign(ctx, signed(in.Request, image))
+		err = keys.Sign(ctx, signed(in.Request, image))
 	}
 	if err != nil {
 		return nil, nil, signingFailure(err)

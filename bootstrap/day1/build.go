@@ -7,12 +7,15 @@ import (
 	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/sign"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // Source is what the image of a pool is made from.
@@ -169,6 +172,23 @@ func (h Host) access(r *Registry, p preflight.Pool) (a build.Access, registriesC
 	}
 	return sources.Access(build.Access{CAFile: r.Identity.CAFile, AuthFile: r.Identity.PushAuth}, h.Path(scratchDir),
 		"build-"+p.Name)
+}
+
+// SigningSecret is the key that signs, for the builder in the cluster.
+func SigningSecret(id *Identity) (*corev1.Secret, error) {
+	keys, err := id.Keys()
+	if err != nil {
+		return nil, err
+	}
+	out := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Data: map[string][]byte{
+		sign.PublicFile: keys.Key.Public}}
+	out.Name, out.Namespace = cluster.SigningKey, cluster.DefaultNamespace
+	for name, file := range map[string]string{sign.KeyFile: id.keyFile, sign.PassphraseFile: id.passphraseFile} {
+		if out.Data[name], err = os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("read signing key: %w", err)
+		}
+	}
+	return out, nil
 }
 
 // Outcome is what both flows hand over; a flow adds the objects and the nodes.

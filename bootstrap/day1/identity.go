@@ -32,6 +32,8 @@ type Identity struct {
 	PushAuth, PullAuth string
 	// Keys gives the keys of the cluster's images. It waits for them to be read.
 	Keys func() (*sign.Keys, error)
+	// keyFile and passphraseFile are those of the key that signs.
+	keyFile, passphraseFile string
 }
 
 // Names of the registry's two accounts.
@@ -72,25 +74,25 @@ func (h Host) makeIdentity(context.Context) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
+	if h.In.Signing.Key != nil {
+		key, passphrase := preflight.KeyFiles(h.In.Sidecar.Config.Signing)
+		id.keyFile, id.passphraseFile = filepath.Join(h.Dir, key), filepath.Join(h.Dir, passphrase)
+	}
+	made := filepath.Join(IdentityDir(h.StateDir), signingDir)
+	if id.keyFile == "" {
+		id.keyFile, id.passphraseFile = filepath.Join(made, sign.KeyFile), filepath.Join(made, sign.PassphraseFile)
+	}
 	// to decrypt a key takes a while on purpose, and the first build is far away
-	id.Keys = sync.OnceValues(h.loadKeys)
+	id.Keys = sync.OnceValues(func() (*sign.Keys, error) {
+		if h.In.Signing.Key == nil { // an earlier dayone has prepared the directory: the key is made here
+			key, err := sign.LoadOrCreate(made)
+			return &sign.Keys{Key: key, Public: h.In.Signing.Public}, err
+		}
+		key, err := sign.Load(id.keyFile, id.passphraseFile)
+		return &sign.Keys{Key: key, Public: h.In.Signing.Public}, err
+	})
 	go func() { _, _ = id.Keys() }() // who needs them asks again
 	return id, nil
-}
-
-// loadKeys reads the keys of the install directory. A directory that an earlier dayone has prepared has none: then the
-// key is made here.
-func (h Host) loadKeys() (*sign.Keys, error) {
-	var out sign.Keys
-	var err error
-	if h.In.Signing.Key == nil {
-		out.Key, err = sign.LoadOrCreate(filepath.Join(IdentityDir(h.StateDir), signingDir))
-	} else {
-		key, passphrase := preflight.KeyFiles(h.In.Sidecar.Config.Signing)
-		out.Key, err = sign.Load(filepath.Join(h.Dir, key), filepath.Join(h.Dir, passphrase))
-	}
-	out.Public = h.In.Signing.Public
-	return &out, err
 }
 
 // sharedIdentity takes on the accounts and the CA of the registry that the node has later.

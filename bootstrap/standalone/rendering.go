@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
@@ -166,7 +167,13 @@ func (f flow) plan(l day1.Layered[baseImage], set *manifests.Set, r *render.Resu
 	if err != nil {
 		return nil, err
 	}
-	out.Base, out.Set, out.Result = l.First.Final, set, r
+	secret, err := day1.SigningSecret(l.Registry.Identity)
+	if err != nil {
+		return nil, err
+	}
+	all := *set
+	all.Secrets = append(slices.Clone(set.Secrets), manifests.NewItem(secret))
+	out.Base, out.Set, out.Result = l.First.Final, &all, r
 	if n := f.host.In.Sidecar.Cluster.ControlPlane; n > 0 {
 		out.Nodes["master"] = n
 	}

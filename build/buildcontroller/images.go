@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -52,6 +53,12 @@ type Sizer interface {
 	// Size is how many bytes an image takes in a registry, of an index the image for a platform (os/architecture). It is 0
 	// when the registry does not have the image.
 	Size(ctx context.Context, reference, platform string, access Access) (int64, error)
+}
+
+// Signer signs images where they are.
+type Signer interface {
+	// Sign adds the key's signature to an image by digest, under the name that it has. It has it already is no error.
+	Sign(ctx context.Context, reference string, key *sign.Key, access Access) error
 }
 
 // Registries reaches registries over the network.

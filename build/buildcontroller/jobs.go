@@ -31,7 +31,7 @@ func followJobs(ctx context.Context, x scope, s state) (state, error) {
 		if o.Stuck {
 			s.held = o.Cause.Message
 		}
-		if next.Annotations[manifests.AnnotationPushedImage] != "" && !terminal(next) {
+		if o.Cause.Reason == reasonNotReady {
 			s = s.again(replicaPoll)
 		}
 	}
@@ -54,6 +54,9 @@ func follow(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mcfgv1.Mac
 		return b, o, err
 	}
 	if o.State == machineosbuild.Succeeded {
+		if held, err := x.signed(ctx, b, o.Digest); err != nil || held != "" {
+			return b, heldUp(held, j, x.now), err
+		}
 		next, held, err := replicated(ctx, x, b, o.Digest)
 		if b = next; err != nil || held != "" {
 			return b, heldUp(held, j, x.now), err
@@ -63,9 +66,12 @@ func follow(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mcfgv1.Mac
 	return b, o, err
 }
 
+// reasonNotReady is that of a build whose image is pushed and does not count yet.
+const reasonNotReady = "NotReady"
+
 // heldUp is a build whose Job has ended and that has not succeeded yet. It is stuck when that lasts.
 func heldUp(why string, j *batchv1.Job, now time.Time) job.Observation {
-	o := job.Observation{State: machineosbuild.Building, Cause: machineosbuild.Cause{Reason: "Replicating", Message: why}}
+	o := job.Observation{State: machineosbuild.Building, Cause: machineosbuild.Cause{Reason: reasonNotReady, Message: why}}
 	o.Stuck = j == nil || j.Status.CompletionTime == nil || now.Sub(j.Status.CompletionTime.Time) > replicaPatience
 	return o
 }

@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/build/containerfile"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -42,6 +43,13 @@ func launch(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuild) (st
 		return s, err
 	}
 	request.Config = config
+	signing, err := x.signingKey(ctx)
+	if err != nil {
+		return s, err
+	}
+	if signing != nil {
+		request.Options.Keys = []sign.PublicKey{signing.Public}
+	}
 	request.Options.Rebuild = b.Annotations[manifests.AnnotationBuildForced] != ""
 	objects, cause := jobObjects(job.Input{Build: b, Config: s.config, Request: request, PullSecret: keys.pull,
 		PushSecret: keys.push, CA: keys.ca, Mounts: job.EntitlementMounts(s.poolName()), Options: x.o.Job})

@@ -25,6 +25,8 @@ type memory struct {
 	// rendered is the rendered config of each pool, and layered how many of its nodes run an image (layeredCount), by the
 	// pool's name.
 	rendered, layered sync.Map
+	// signing is the key of the Secret cluster.SigningKey in a version: to decrypt it takes a while on purpose.
+	signing signingMemory
 	// images keeps an image from being reused by one MachineOSConfig while the build of another one deletes it.
 	images sync.Mutex
 }

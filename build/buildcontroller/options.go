@@ -62,6 +62,9 @@ type Options struct {
 	Finder Finder
 	// Sizes asks how large images are before a build of an image for Registry begins; needed with Registry.
 	Sizes Sizer
+	// Signer signs images with the key in the Secret cluster.SigningKey, if there is one, before they count as built;
+	// default: no image is signed.
+	Signer Signer
 	// Job is how build pods run; its namespace is Namespace.
 	Job job.Options
 	// Registry is HOST:PORT of images that the control plane's own registries hold: a build of one has succeeded when they

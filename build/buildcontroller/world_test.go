@@ -37,6 +37,7 @@ type world struct {
 	t      testing.TB
 	client client.Client
 	images *standInRegistry
+	signer Signer
 	runner *runner
 	clock  *clock
 	// step lets everybody do something once; restart ends the controller and starts another.
@@ -360,6 +361,7 @@ func (w *world) options() Options {
 		own = registry
 	}
 	return Options{Registry: own, Log: logrus.NewEntry(log), Images: w.images, Finder: w.images, Sizes: w.images,
-		Job: job.Options{BuilderImage: registry + "/builder:1"},
-		Now: w.clock.now, Platform: "linux/amd64"}
+		Signer: w.signer,
+		Job:    job.Options{BuilderImage: registry + "/builder:1"},
+		Now:    w.clock.now, Platform: "linux/amd64"}
 }

@@ -146,6 +146,20 @@ func (k *Key) decrypt(raw, passphrase []byte) error {
 	return nil
 }
 
+// Parse is Load for the contents of the two files, as a Secret of the cluster has them.
+func Parse(key, passphrase []byte) (k *Key, err error) {
+	dir, err := os.MkdirTemp("", "key-") // the library reads it from a file; it is encrypted
+	if err != nil {
+		return nil, fmt.Errorf("read signing key: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file, other := filepath.Join(dir, KeyFile), filepath.Join(dir, PassphraseFile)
+	if err := errors.Join(os.WriteFile(file, key, 0o600), os.WriteFile(other, passphrase, 0o600)); err != nil {
+		return nil, fmt.Errorf("read signing key: %w", err)
+	}
+	return Load(file, other)
+}
+
 // readSecret refuses what others of the host may read or change.
 func readSecret(file string) ([]byte, error) {
 	info, err := os.Stat(file)

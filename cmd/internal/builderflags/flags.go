@@ -88,6 +88,7 @@ func (f *Flags) Options(namespace, program string, log *logrus.Entry) (buildcont
 	options.Job, options.Namespace, options.Log, options.Metrics = f.job, namespace, log, ctrlmetrics.Registry
 	registries := buildcontroller.Registries{UserAgent: program}
 	options.Images, options.Finder, options.Sizes = registries, registries, registries
+	options.Signer = registries
 	if f.registryCA != "" {
 		pem, err := os.ReadFile(f.registryCA)
 		if err != nil {

@@ -14,6 +14,9 @@ const (
 	Builder = "dayone-builder"
 	// FormerBuilder is what earlier versions called Builder. One with dayone's mark ends before a Builder starts.
 	FormerBuilder = "machine-os-builder"
+	// SigningKey names the Secret with the key that signs images, in DefaultNamespace: files as of build/sign. Nobody but
+	// the builder reads it.
+	SigningKey = "dayone-signing-key"
 	// Daemon names the node agent's DaemonSet and ServiceAccount.
 	Daemon = "dayone-daemon"
 	// ConfigServer names the DaemonSet, ServiceAccount and Secret of what serves new nodes.
