@@ -58,7 +58,7 @@ test-all:
 
 # Each test of these packages boots nodes or starts a cluster: with -short none of it runs. Linking the packages would
 # take a fifth of test-fast.
-MACHINES := hack/e2e/(buildjob|deployers|incluster|nodeagent|openshift|wholesystem)|hack/kube/kubetest|hack/testnode
+MACHINES := hack/e2e/(buildjob|coldstart|deployers|incluster|nodeagent|openshift|wholesystem)|hack/kube/kubetest|hack/testnode
 
 .PHONY: test-fast
 test-fast: setup-build ## Unit and in-process tests only: no root, no packages, about four minutes on two cores.

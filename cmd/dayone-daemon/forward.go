@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
+	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/forwarder"
 	"dayone.dev/dayone/registry/peers"
@@ -35,6 +36,9 @@ func newForwarder(node string, log *logrus.Entry) (*forwarder.Forwarder, error) 
 			changed, err := mirrorfiles.Apply("/", address, want)
 			if len(changed) > 0 {
 				log.WithField("files", changed).Info("pulls go another way: through the node's forwarder, or without it")
+			}
+			if err == nil && want != (mirrorfiles.Mirror{}) {
+				err = trustfiles.AdmitForwarder("/")
 			}
 			return err
 		}})

@@ -80,6 +80,30 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 	return put(at, next, 0o600)
 }
 
+// AdmitForwarder lets pulls into the node's forwarder while no API has answered since the boot. A file that counts keeps
+// what is in it; what the cluster gives for pulls is merged later, or is there already.
+func AdmitForwarder(root string) error {
+	at := filepath.Join(root, PullAuthPath)
+	have, err := readIfThere(at)
+	if err != nil {
+		return err
+	}
+	if have == nil {
+		_, err = Set{}.applyPullSecret(root)
+		return err
+	}
+	forwarder, err := readIfThere(filepath.Join(root, mirrorfiles.AuthPath))
+	if err != nil || forwarder == nil {
+		return err
+	}
+	next, err := credentials.Merge(have, forwarder)
+	if err != nil {
+		return fmt.Errorf("merge the forwarder's account: %w", err)
+	}
+	_, err = put(at, next, 0o600)
+	return err
+}
+
 // removeMerged removes the file if the agent wrote it.
 func removeMerged(path string, ours bool) (bool, error) {
 	if !ours {

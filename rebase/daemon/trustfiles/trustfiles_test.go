@@ -192,3 +192,40 @@ func TestForwardersAccountIsForPulls(t *testing.T) {
 	apply()
 	assert.NoFileExists(t, auth)
 }
+
+// Before any API has answered since the boot, pulls get into the node's forwarder; what others put there stays.
+func TestForwarderIsAdmittedWithoutAnAPI(t *testing.T) {
+	const address = "127.0.0.1:22627"
+	for _, c := range []struct{ name, have, own, stays string }{
+		{name: "nothing but the node's own", own: `{"auths":{"own.example.com":{"auth":"bzpv"}}}`, stays: "own.example.com"},
+		{name: "a file that counts", have: `{"auths":{"other.example.com":{"auth":"bzpv"}}}`, stays: "other.example.com"},
+		{name: "what an agent merged before it was started anew",
+			have:  `{"auths":{"image-registry.svc":{"auth":"bzpv"}},"dayone.dev/merged":"x"}`,
+			stays: "image-registry.svc"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			account := mirrorfiles.Account(root, address)
+			_, err := mirrorfiles.Apply(root, address, mirrorfiles.Mirror{Registry: "r.example.com", CA: "pem",
+				Account: account})
+			require.NoError(t, err)
+			for path, content := range map[string]string{firstboot.AuthPath: c.own, trustfiles.PullAuthPath: c.have} {
+				if content != "" {
+					write(t, root, path, content)
+				}
+			}
+			for range 2 {
+				require.NoError(t, trustfiles.AdmitForwarder(root))
+				have, err := credentials.Read(filepath.Join(root, trustfiles.PullAuthPath))
+				require.NoError(t, err)
+				got, found, err := have.Find(address)
+				require.NoError(t, err)
+				assert.True(t, found)
+				assert.Equal(t, account, got)
+				_, found, err = have.Find(c.stays)
+				require.NoError(t, err)
+				assert.True(t, found)
+			}
+		})
+	}
+}
