@@ -14,8 +14,8 @@ const (
 	Builder = "dayone-builder"
 	// FormerBuilder is what earlier versions called Builder. One with dayone's mark ends before a Builder starts.
 	FormerBuilder = "machine-os-builder"
-	// SigningKey names the Secret with the key that signs images, in DefaultNamespace: files as of build/sign. Nobody but
-	// the builder reads it.
+	// SigningKey names the Secret with the key that signs images, in DefaultNamespace: files as of build/sign. Only the
+	// builder uses it; dayone-controller may read it, as all Secrets of that namespace.
 	SigningKey = "dayone-signing-key"
 	// Daemon names the node agent's DaemonSet and ServiceAccount.
 	Daemon = "dayone-daemon"
