@@ -69,6 +69,8 @@ func (w *world) ended(b *mcfgv1.MachineOSBuild, name, log string, r job.Result) 
 		Name: job.JobName(b.Name)}, j))
 	w.kubelet.mu.Lock()
 	w.kubelet.logs[name+"/"+job.Container] = log
+	// One attempt begins after the other, though all are created within a second here.
+	began := metav1.NewTime(time.Now().Add(time.Duration(len(w.kubelet.logs)) * time.Second))
 	w.kubelet.mu.Unlock()
 	p := &corev1.Pod{ObjectMeta: ofBuild(b, name), Spec: ownPod(w.node())}
 	p.Labels[batchv1.JobNameLabel] = j.Name
@@ -80,7 +82,7 @@ func (w *world) ended(b *mcfgv1.MachineOSBuild, name, log string, r job.Result) 
 	}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: job.Container, State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(r.ExitCode()), Message: string(r.Message()),
-			FinishedAt: metav1.Now()}}}}
+			StartedAt: began, FinishedAt: began}}}}
 	require.NoError(w.t, w.env.Client.Status().Update(w.t.Context(), p))
 	return p
 }

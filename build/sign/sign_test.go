@@ -261,8 +261,7 @@ func TestLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name, key, passphrase, message string
 	}{
-		{"wrong passphrase", file(sign.KeyFile), write(t, "p", "wrong\n", 0o600),
-			sign.KeyFile + ": encrypted: decryption failed: is "},
+		{"wrong passphrase", file(sign.KeyFile), write(t, "p", "wrong\n", 0o600), "decryption failed: is "},
 		{"others may read the key", write(t, "k", string(raw), 0o640), file(sign.PassphraseFile), "chmod 0600"},
 		{"others may read the passphrase", file(sign.KeyFile), write(t, "p", "x", 0o604), "chmod 0600"},
 		{"a public key", file(sign.PublicFile), file(sign.PassphraseFile), "chmod 0600"},

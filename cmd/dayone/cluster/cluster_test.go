@@ -415,7 +415,7 @@ func TestInstallBesideOthers(t *testing.T) {
 			break
 		}
 	}
-	assert.Contains(t, errs, "18 kinds defined, 18 of them by the cluster")
+	assert.Contains(t, errs, "19 kinds defined, 19 of them by the cluster")
 	code, _, errs = dayone(t, "cluster", "uninstall", "--kubeconfig", kubeconfig, "--crds")
 	assert.Equal(t, cli.ExitUsage, code)
 	assert.Contains(t, errs, "pass --yes")
