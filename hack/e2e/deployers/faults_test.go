@@ -217,7 +217,7 @@ func refusals() []refusal {
 			f.put("/etc/dayone/policy.json", 0o644,
 				[]byte(`{"default":[{"type":"reject"}],
 					"transports":{"docker":{"registry.invalid/ocp":[{"type":"insecureAcceptAnything"}]}}}`))
-		}, class: deploy.ClassUnsigned, says: "next: sign the image"},
+		}, class: deploy.ClassUnsigned, says: "rejects it by its default.*next: add the scope registry.invalid/ocp"},
 	}
 }
 
