@@ -71,9 +71,12 @@ func offline(t *testing.T, v *validation.Validator, c acceptCase) {
 	said := faults.ToAggregate().Error()
 	for _, fragment := range valueOrType.Split(strings.TrimSpace(c.ExpectedError), -1) {
 		// The server prints the object's name before the faults, and all of them after a comma.
-		// <nil>: rules were left out, which is no fault of the object
+		// That rules were left out (<nil>) is no fault of the object.
 		for _, part := range strings.Split(strings.Split(fragment, "<nil>")[0], ", ") {
-			assert.Contains(t, said, strings.Trim(part, "[] "))
+			if part = strings.Trim(part, "[] "); strings.HasPrefix(part, "some validation rules were not checked") {
+				continue
+			}
+			assert.Contains(t, said, part)
 		}
 	}
 }

@@ -55,10 +55,19 @@ func TestAReleaseIsTakenBackBetweenTwoWrites(t *testing.T) {
 	for _, version := range []string{"4.21.0", "4.21.1", "4.21.2"} {
 		w.operator(version, "")
 	}
+	noteGoes := func() { // the last of a release's writes
+		t.Helper()
+		require.Eventually(t, func() bool {
+			var controller mcfgv1.ControllerConfig
+			require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: render.ControllerConfigName}, &controller))
+			return controller.Annotations[manifests.AnnotationReleaseBefore] == ""
+		}, waitLimit, waitEvery, "the note of the release before goes")
+	}
 	w.start(w.config)
 	w.follows("4.21.0")
 	w.release("4.21.1")
 	w.follows("4.21.1")
+	noteGoes()
 	w.release("4.21.0")
 	w.is("ReleaseDegraded", metav1.ConditionTrue, "ReleaseGoesBack", "nodes keep 4.21.1")
 	w.stop()
@@ -72,15 +81,12 @@ func TestAReleaseIsTakenBackBetweenTwoWrites(t *testing.T) {
 	w.release("4.21.1")
 	w.follows("4.21.1")
 	w.has("00-worker", "hash-4.21.1/a", "hash-4.21.1/new", "hash-4.21.1/b", "new.service")
-	require.Eventually(t, func() bool {
-		var controller mcfgv1.ControllerConfig
-		require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: render.ControllerConfigName}, &controller))
-		return controller.Annotations[manifests.AnnotationReleaseBefore] == ""
-	}, waitLimit, waitEvery, "the note of the release before goes")
+	noteGoes()
 
 	// Written to the end, a release is the nodes', though somebody takes a mark away afterwards.
 	w.release("4.21.2")
 	w.follows("4.21.2")
+	noteGoes()
 	w.stop()
 	require.NoError(t, w.Client.Patch(t.Context(), &mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-worker"}},
 		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+
