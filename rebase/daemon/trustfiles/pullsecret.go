@@ -80,8 +80,8 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 	return put(at, next, 0o600)
 }
 
-// AdmitForwarder lets pulls into the node's forwarder while no API has answered since the boot. A file that counts keeps
-// what is in it; what the cluster gives for pulls is merged later, or is there already.
+// AdmitForwarder lets pulls into the node's forwarder while no API has answered since the boot. A file that counts
+// keeps what is in it; what the cluster gives for pulls is merged later, or is there already.
 func AdmitForwarder(root string) error {
 	at := filepath.Join(root, PullAuthPath)
 	have, err := readIfThere(at)
