@@ -280,7 +280,7 @@ func pushImageTo(t *testing.T, tag string, reg *registrytest.Registry, image v1.
 	t.Helper()
 	ref, err := name.NewTag(tag)
 	require.NoError(t, err)
-	require.NoError(t, remote.Write(ref, image, pusher(t, reg)...))
+	require.NoError(t, remote.Write(ref, image, reg.Pusher(t)...))
 	digest, err := image.Digest()
 	require.NoError(t, err)
 	return ref.Context().Digest(digest.String()).String()

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/assert"
@@ -76,9 +75,9 @@ func TestReuseWithoutNote(t *testing.T) {
 	require.NoError(t, err)
 	note, err := name.NewTag(r.Target + ":" + "note-" + fresh.Address)
 	require.NoError(t, err)
-	head, err := remote.Head(note, pusher(t, reg)...)
+	head, err := remote.Head(note, reg.Pusher(t)...)
 	require.NoError(t, err)
-	require.NoError(t, remote.Delete(note.Context().Digest(head.Digest.String()), pusher(t, reg)...))
+	require.NoError(t, remote.Delete(note.Context().Digest(head.Digest.String()), reg.Pusher(t)...))
 	for range 2 { // the first writes the note anew
 		again, err := b.Build(t.Context(), r)
 		require.NoError(t, err)
@@ -89,12 +88,7 @@ func TestReuseWithoutNote(t *testing.T) {
 		assert.Equal(t, fresh.Layers, again.Layers)
 		assert.Equal(t, build.EngineAppend, again.Engine)
 		assert.Contains(t, again.Reason, "it was made with the append engine: "+fresh.Reason)
-		_, err = remote.Head(note, pusher(t, reg)...)
+		_, err = remote.Head(note, reg.Pusher(t)...)
 		require.NoError(t, err)
 	}
-}
-
-func pusher(t *testing.T, reg *registrytest.Registry) []remote.Option {
-	return []remote.Option{remote.WithTransport(reg.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: reg.Push.Name, Password: reg.Push.Password})}
 }

@@ -24,7 +24,7 @@ func tagged(t *testing.T, reg *registrytest.Registry, r build.Request) string {
 	require.NoError(t, err)
 	tag, err := name.NewTag(r.Target + ":" + build.Tag(address))
 	require.NoError(t, err)
-	d, err := remote.Head(tag, pusher(t, reg)...)
+	d, err := remote.Head(tag, reg.Pusher(t)...)
 	if appendengine.StatusOf(err) == http.StatusNotFound {
 		return ""
 	}

@@ -31,7 +31,7 @@ func TestBuildIsSigned(t *testing.T) {
 	require.NoError(t, err)
 	newer, err := sign.LoadOrCreate(t.TempDir())
 	require.NoError(t, err)
-	options := pusher(t, reg)
+	options := reg.Pusher(t)
 	at := func(reference string) sign.Image {
 		return sign.Image{Repository: final, Endpoint: transfer.Endpoint{Reference: reference, CAFile: reg.CAFile,
 			AuthFile: reg.PullAuthFile}}

@@ -105,7 +105,7 @@ func TestRegistryTypeOfTheOpenShiftFlow(t *testing.T) {
 	}
 }
 
-// TestInPlace: a node that is its own bootstrap node keeps its registry, and the field has no word for another one.
+// TestInPlace checks that a node that bootstraps itself must use the cluster's own registry.
 func TestInPlace(t *testing.T) {
 	const disk = "bootstrapInPlace: {installationDisk: /dev/sda}\n"
 	for _, c := range []struct{ name, top, field, rule string }{

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -106,8 +105,7 @@ func (s *small) put(repository, tag string, image v1.Image) {
 	s.t.Helper()
 	ref, err := name.ParseReference(s.boot.Addr + "/" + repository + ":" + tag)
 	require.NoError(s.t, err)
-	require.NoError(s.t, remote.Write(ref, image, remote.WithTransport(s.boot.Transport(s.t)),
-		remote.WithAuth(&authn.Basic{Username: s.boot.Push.Name, Password: s.boot.Push.Password})))
+	require.NoError(s.t, remote.Write(ref, image, s.boot.Pusher(s.t)...))
 }
 
 func (s *small) objects(push registry.User) *manifests.Set {

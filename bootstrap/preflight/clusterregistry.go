@@ -25,8 +25,8 @@ const ControlPlanePool = "master"
 // SharedDir has what the cluster's own registries share, in an install directory.
 func SharedDir(dir string) string { return filepath.Join(dir, installconfig.SidecarDir, "registry") }
 
-// MakeShared makes the accounts and the CA of the cluster's own registries, where the layering field asks for these. A
-// second call keeps what is there.
+// MakeShared creates the accounts and the CA of the cluster's own registries if the layering field asks for these
+// registries. A second call reuses the files of the first.
 func MakeShared(dir string, layering *installconfig.Sidecar) error {
 	if !layering.Config.InCluster() {
 		return nil

@@ -191,7 +191,7 @@ func inPlace(t *testing.T) string {
 	return dir
 }
 
-// TestInPlace: the only node gets its registry as a manifest of MCO's, which nobody else can read, and once.
+// TestInPlace checks that a single node gets its registry through one MachineConfig in a file of mode 0600.
 func TestInPlace(t *testing.T) {
 	dir := inPlace(t)
 	for range 2 {

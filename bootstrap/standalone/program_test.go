@@ -11,8 +11,8 @@ import (
 	"dayone.dev/dayone/installconfig"
 )
 
-// TestProgramOfTheMastersRegistries: a host without the program is told so before it starts anything, and one whose
-// images go elsewhere needs none.
+// TestProgramOfTheMastersRegistries checks that a host without dayone-registry is refused before anything starts, and
+// that a host whose images go to the user's registry does not need the program.
 func TestProgramOfTheMastersRegistries(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "dayone-registry")

@@ -28,8 +28,7 @@ func pushed(t *testing.T, r *registrytest.Registry) string {
 	require.NoError(t, err)
 	tag, err := name.NewTag(r.Addr + "/os/custom:first")
 	require.NoError(t, err)
-	require.NoError(t, remote.Write(tag, image, remote.WithTransport(r.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
+	require.NoError(t, remote.Write(tag, image, r.Pusher(t)...))
 	digest, err := image.Digest()
 	require.NoError(t, err)
 	return tag.Repository.Name() + "@" + digest.String()
@@ -137,8 +136,7 @@ func TestRegistriesByAddress(t *testing.T) {
 		image, err = mutate.ConfigFile(image, config)
 		require.NoError(t, err)
 		require.NoError(t, remote.Write(mustTag(t, repository+":"+build.Tag(address)), image,
-			remote.WithTransport(r.Transport(t)), remote.WithAuth(&authn.Basic{Username: r.Push.Name,
-				Password: r.Push.Password})))
+			r.Pusher(t)...))
 		digest, err := image.Digest()
 		require.NoError(t, err)
 		return repository + "@" + digest.String()

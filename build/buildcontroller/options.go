@@ -94,7 +94,7 @@ func (o Options) Validate() error {
 		return errors.New("option images: there is none")
 	}
 	if o.Registry != "" && o.Sizes == nil {
-		return errors.New("option sizes: there is none, and option registry is given")
+		return errors.New("option sizes is missing: option registry requires it")
 	}
 	if err := o.Job.Validate(); err != nil {
 		return fmt.Errorf("option job: %w", err)

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -104,8 +103,7 @@ func TestRegistriesSize(t *testing.T) {
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: other, Descriptor: linux("arm64")},
 		mutate.IndexAddendum{Add: image, Descriptor: linux("amd64")})
 	tag := mustTag(t, r.Addr+"/os/base:1")
-	require.NoError(t, remote.WriteIndex(tag, index, remote.WithTransport(r.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
+	require.NoError(t, remote.WriteIndex(tag, index, r.Pusher(t)...))
 	single, err := image.Digest()
 	require.NoError(t, err)
 	access := accessTo(t, r, r.PullAuthFile)

@@ -55,7 +55,7 @@ func TestSignedFirst(t *testing.T) {
 	var images []string
 	w.signer = signerFunc(func(reference string, k *sign.Key) error {
 		assert.Equal(t, key.Public, k.Public)
-		assert.Empty(t, w.config("worker").Status.CurrentImagePullSpec, "nobody knows it yet")
+		assert.Empty(t, w.config("worker").Status.CurrentImagePullSpec, "it is not announced before it is signed")
 		w.hasNo(t, secret)
 		if failures--; failures >= 0 {
 			return transfer.ErrUnavailable

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -112,8 +111,7 @@ func Push(t testing.TB, r *registrytest.Registry, b Base) build.Image {
 	img := b.image(t)
 	ref, err := name.ParseReference(r.Addr + "/" + b.Repository + ":v1")
 	require.NoError(t, err)
-	require.NoError(t, remote.Write(ref, img, remote.WithTransport(r.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})))
+	require.NoError(t, remote.Write(ref, img, r.Pusher(t)...))
 	digest, err := img.Digest()
 	require.NoError(t, err)
 	return build.Image{Reference: ref.Context().Digest(digest.String()).String()}

@@ -107,11 +107,30 @@ func Load(keyFile, passphraseFile string) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read passphrase of signing key: %w", err)
 	}
-	passphrase = bytes.TrimRight(passphrase, "\r\n")
 	raw, err := readSecret(keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read signing key: %w", err)
 	}
+	return decrypted(keyFile, raw, passphrase, passphraseFile)
+}
+
+// Parse is Load for the contents of the two files, as a Secret of the cluster has them.
+func Parse(key, passphrase []byte) (k *Key, err error) {
+	dir, err := os.MkdirTemp("", "key-") // the library reads it from a file; it is encrypted
+	if err != nil {
+		return nil, fmt.Errorf("read signing key: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, KeyFile)
+	if err := os.WriteFile(file, key, 0o600); err != nil {
+		return nil, fmt.Errorf("read signing key: %w", err)
+	}
+	return decrypted(file, key, passphrase, PassphraseFile)
+}
+
+// decrypted is the key in keyFile, whose content is raw; from says where the passphrase is.
+func decrypted(keyFile string, raw, passphrase []byte, from string) (*Key, error) {
+	passphrase = bytes.TrimRight(passphrase, "\r\n")
 	if block, _ := pem.Decode(raw); block == nil || !bytes.HasPrefix([]byte(block.Type), []byte("ENCRYPTED ")) {
 		return nil, fmt.Errorf("read signing key %s: it is not encrypted as cosign does it: "+
 			"make one with dayone keygen or cosign generate-key-pair, or let cosign import-key-pair encrypt yours", keyFile)
@@ -125,8 +144,9 @@ func Load(keyFile, passphraseFile string) (*Key, error) {
 		return err
 	})
 	if err := g.Wait(); err != nil {
-		return nil, fmt.Errorf("read signing key %s: %w: is %s the passphrase of this key?", keyFile, err, passphraseFile)
+		return nil, fmt.Errorf("read signing key %s: %w: is %s the passphrase of this key?", keyFile, err, from)
 	}
+	var err error
 	if k.Public, err = publicPEM(&k.private.PublicKey); err != nil {
 		return nil, fmt.Errorf("read signing key %s: %w", keyFile, err)
 	}
@@ -144,20 +164,6 @@ func (k *Key) decrypt(raw, passphrase []byte) error {
 	}
 	k.private = ec
 	return nil
-}
-
-// Parse is Load for the contents of the two files, as a Secret of the cluster has them.
-func Parse(key, passphrase []byte) (k *Key, err error) {
-	dir, err := os.MkdirTemp("", "key-") // the library reads it from a file; it is encrypted
-	if err != nil {
-		return nil, fmt.Errorf("read signing key: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file, other := filepath.Join(dir, KeyFile), filepath.Join(dir, PassphraseFile)
-	if err := errors.Join(os.WriteFile(file, key, 0o600), os.WriteFile(other, passphrase, 0o600)); err != nil {
-		return nil, fmt.Errorf("read signing key: %w", err)
-	}
-	return Load(file, other)
 }
 
 // readSecret refuses what others of the host may read or change.

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -59,12 +58,6 @@ func keys(t testing.TB) []*sign.Key {
 	return keys
 }
 
-func account(t testing.TB, r *registrytest.Registry) []remote.Option {
-	t.Helper()
-	return []remote.Option{remote.WithTransport(r.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})}
-}
-
 func parse(t testing.TB, s string) name.Reference {
 	t.Helper()
 	ref, err := name.ParseReference(s)
@@ -86,7 +79,7 @@ func push(t testing.TB, r *registrytest.Registry, repository string) (v1.Image, 
 	require.NoError(t, err)
 	at := sign.Image{Repository: final, Endpoint: transfer.Endpoint{CAFile: r.CAFile, AuthFile: r.PushAuthFile,
 		Reference: r.Addr + "/" + repository + "@" + digestOf(t, img)}}
-	require.NoError(t, remote.Write(parse(t, at.Endpoint.Reference), img, account(t, r)...))
+	require.NoError(t, remote.Write(parse(t, at.Endpoint.Reference), img, r.Pusher(t)...))
 	return img, at
 }
 
@@ -135,13 +128,13 @@ func TestSign(t *testing.T) {
 	})
 	t.Run("another image's signature", func(t *testing.T) {
 		_, theirs := push(t, reg, "os/worker")
-		signatures, err := remote.Image(parse(t, signatureTag(at)), account(t, reg)...)
+		signatures, err := remote.Image(parse(t, signatureTag(at)), reg.Pusher(t)...)
 		require.NoError(t, err)
-		require.NoError(t, remote.Write(parse(t, signatureTag(theirs)), signatures, account(t, reg)...))
+		require.NoError(t, remote.Write(parse(t, signatureTag(theirs)), signatures, reg.Pusher(t)...))
 		require.ErrorIs(t, sign.Verify(t.Context(), theirs, k.Public), transfer.ErrNotAllowed)
 	})
 	t.Run("the tag is deleted", func(t *testing.T) {
-		require.NoError(t, remote.Delete(parse(t, signatureTag(at)), account(t, reg)...))
+		require.NoError(t, remote.Delete(parse(t, signatureTag(at)), reg.Pusher(t)...))
 		require.ErrorIs(t, sign.Verify(t.Context(), at, k.Public), transfer.ErrNotAllowed)
 	})
 	t.Run("no registry", func(t *testing.T) {
@@ -203,7 +196,7 @@ func TestSignAnIndex(t *testing.T) {
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img})
 	whole := at
 	whole.Endpoint.Reference = reg.Addr + "/os/worker@" + digestOf(t, index)
-	require.NoError(t, remote.WriteIndex(parse(t, whole.Endpoint.Reference), index, account(t, reg)...))
+	require.NoError(t, remote.WriteIndex(parse(t, whole.Endpoint.Reference), index, reg.Pusher(t)...))
 	k := keys(t)[0]
 	_, err := k.Sign(t.Context(), whole)
 	require.NoError(t, err)

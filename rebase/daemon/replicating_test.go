@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -116,8 +115,7 @@ func TestFromABuildToTheRegistryAndBack(t *testing.T) {
 
 	to, err := name.NewDigest(reg.Addr + "/ns/os@" + d.String())
 	require.NoError(t, err)
-	require.NoError(t, remote.Write(to, img, remote.WithTransport(reg.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: reg.Push.Name, Password: reg.Push.Password})))
+	require.NoError(t, remote.Write(to, img, reg.Pusher(t)...))
 	f.says("AllHeld", "1 images are in the registries of 1 ready")
 	families, err := metrics.Gather()
 	require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -39,8 +38,7 @@ func (l *lab) image(t testing.TB, layer, layers int64, to ...int) v1.Image {
 	}
 	for _, i := range to {
 		r := l.peers[i].registry
-		o := []remote.Option{remote.WithTransport(r.Transport(t)),
-			remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})}
+		o := r.Pusher(t)
 		ref, err := name.ParseReference(r.Addr + "/" + repo + ":v1")
 		require.NoError(t, err)
 		require.NoError(t, remote.Write(ref, img, o...))

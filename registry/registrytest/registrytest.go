@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/registry"
@@ -101,6 +103,13 @@ func (r *Registry) URL() string {
 		return "http://" + r.Addr
 	}
 	return "https://" + r.Addr
+}
+
+// Pusher makes a client of go-containerregistry push with the push account.
+func (r *Registry) Pusher(t testing.TB) []remote.Option {
+	t.Helper()
+	return []remote.Option{remote.WithTransport(r.Transport(t)),
+		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})}
 }
 
 // Transport trusts the registry's CA and nothing else.

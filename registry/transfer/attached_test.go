@@ -24,12 +24,12 @@ import (
 // attach pushes a referrer of a manifest and returns it.
 func attach(t testing.TB, r *registrytest.Registry, repo, subject string) v1.Image {
 	t.Helper()
-	d, err := remote.Head(reference(t, r.Addr+"/"+repo+"@"+subject), options(t, r)...)
+	d, err := remote.Head(reference(t, r.Addr+"/"+repo+"@"+subject), r.Pusher(t)...)
 	require.NoError(t, err)
 	base := mutate.ConfigMediaType(image(t, 1), "application/vnd.example.signature")
 	referrer, ok := mutate.Subject(base, *d).(v1.Image)
 	require.True(t, ok)
-	require.NoError(t, remote.Write(reference(t, r.Addr+"/"+repo+"@"+digestOf(t, referrer)), referrer, options(t, r)...))
+	require.NoError(t, remote.Write(reference(t, r.Addr+"/"+repo+"@"+digestOf(t, referrer)), referrer, r.Pusher(t)...))
 	return referrer
 }
 
@@ -53,13 +53,13 @@ func TestAttach(t *testing.T) {
 	img := image(t, 2)
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img})
 	index = mutate.IndexMediaType(index, types.OCIImageIndex)
-	require.NoError(t, remote.WriteIndex(reference(t, src.Addr+"/a/b:v1"), index, options(t, src)...))
+	require.NoError(t, remote.WriteIndex(reference(t, src.Addr+"/a/b:v1"), index, src.Pusher(t)...))
 	whole, one := digestOf(t, index), digestOf(t, img)
 	ofIndex, ofImage := attach(t, src, "a/b", whole), attach(t, src, "a/b", one)
 	ofReferrer := attach(t, src, "a/b", digestOf(t, ofImage))
 	signature := image(t, 1)
 	for tag, i := range map[string]v1.Image{cosignTag(whole, ".sig"): signature, cosignTag(one, ".att"): image(t, 1)} {
-		require.NoError(t, remote.Write(reference(t, src.Addr+"/a/b:"+tag), i, options(t, src)...))
+		require.NoError(t, remote.Write(reference(t, src.Addr+"/a/b:"+tag), i, src.Pusher(t)...))
 	}
 	res, err := transfer.Copy(t.Context(), pull(src, "a/b:v1"), push(dst, "c/d:v1"), transfer.Options{})
 	require.NoError(t, err)
@@ -69,8 +69,8 @@ func TestAttach(t *testing.T) {
 		assert.Equal(t, 4, found)
 	}
 	for subject, referrer := range map[string]v1.Image{whole: ofIndex, one: ofImage, digestOf(t, ofImage): ofReferrer} {
-		assert.Equal(t, []string{digestOf(t, referrer)}, referrersOf(t, dst.Addr+"/c/d@"+subject, options(t, dst)...))
-		got, err := remote.Image(reference(t, dst.Addr+"/c/d@"+digestOf(t, referrer)), options(t, dst)...)
+		assert.Equal(t, []string{digestOf(t, referrer)}, referrersOf(t, dst.Addr+"/c/d@"+subject, dst.Pusher(t)...))
+		got, err := remote.Image(reference(t, dst.Addr+"/c/d@"+digestOf(t, referrer)), dst.Pusher(t)...)
 		require.NoError(t, err)
 		layers, err := got.Layers()
 		require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestAttach(t *testing.T) {
 		require.NoError(t, blob.Close())
 	}
 	for _, tag := range []string{cosignTag(whole, ".sig"), cosignTag(one, ".att")} {
-		_, err := remote.Head(reference(t, dst.Addr+"/c/d:"+tag), options(t, dst)...)
+		_, err := remote.Head(reference(t, dst.Addr+"/c/d:"+tag), dst.Pusher(t)...)
 		require.NoError(t, err, tag)
 	}
 
@@ -89,10 +89,10 @@ func TestAttach(t *testing.T) {
 		both, err := mutate.AppendLayers(signature, layers...)
 		require.NoError(t, err)
 		tag := reference(t, dst.Addr+"/c/d:"+cosignTag(whole, ".sig"))
-		require.NoError(t, remote.Write(tag, both, options(t, dst)...))
+		require.NoError(t, remote.Write(tag, both, dst.Pusher(t)...))
 		_, err = transfer.Attach(t.Context(), pull(src, "a/b:v1"), push(dst, "c/d:v1"), res.Digest, transfer.Options{})
 		require.NoError(t, err)
-		have, err := remote.Head(tag, options(t, dst)...)
+		have, err := remote.Head(tag, dst.Pusher(t)...)
 		require.NoError(t, err)
 		assert.Equal(t, digestOf(t, both), have.Digest.String())
 	})

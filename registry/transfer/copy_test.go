@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -29,12 +28,6 @@ import (
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/transfer"
 )
-
-func options(t testing.TB, r *registrytest.Registry) []remote.Option {
-	t.Helper()
-	return []remote.Option{remote.WithTransport(r.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: r.Push.Name, Password: r.Push.Password})}
-}
 
 func reference(t testing.TB, s string) name.Reference {
 	t.Helper()
@@ -78,7 +71,7 @@ func TestCopyKeepsDigest(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	img := image(t, 3)
 	want := digestOf(t, img)
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, src.Pusher(t)...))
 	layout := "oci:" + filepath.Join(t.TempDir(), "layout") + ":v1"
 	for _, step := range []struct {
 		name     string
@@ -108,7 +101,7 @@ func TestCopyKeepsDigest(t *testing.T) {
 
 func TestCopyTwice(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 4), options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 4), src.Pusher(t)...))
 	var reports atomic.Int32
 	first, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"),
 		transfer.Options{OnProgress: func(p transfer.Progress) {
@@ -131,7 +124,7 @@ func TestCopyTwice(t *testing.T) {
 func TestCopyRestoresLostBlob(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	img := image(t, 2)
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, src.Pusher(t)...))
 	_, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), transfer.Options{})
 	require.NoError(t, err)
 	layers, err := img.Layers()
@@ -144,7 +137,7 @@ func TestCopyRestoresLostBlob(t *testing.T) {
 	res, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), push(dst, "os/base:v1"), transfer.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, 1, res.BlobsCopied)
-	back, err := remote.Layer(reference(t, dst.Addr+"/os/base:v1").Context().Digest(lost.String()), options(t, dst)...)
+	back, err := remote.Layer(reference(t, dst.Addr+"/os/base:v1").Context().Digest(lost.String()), dst.Pusher(t)...)
 	require.NoError(t, err)
 	content, err := back.Compressed()
 	require.NoError(t, err)
@@ -161,7 +154,7 @@ func TestCopyIndex(t *testing.T) {
 	}
 	idx := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), add(amd, "amd64"),
 		add(arm, "arm64"))
-	require.NoError(t, remote.WriteIndex(reference(t, src.Addr+"/os/multi:v1"), idx, options(t, src)...))
+	require.NoError(t, remote.WriteIndex(reference(t, src.Addr+"/os/multi:v1"), idx, src.Pusher(t)...))
 
 	whole, err := transfer.Copy(t.Context(), pull(src, "os/multi:v1"), push(dst, "os/multi:v1"), transfer.Options{})
 	require.NoError(t, err)
@@ -207,7 +200,7 @@ func spoiled(t *testing.T, r *registrytest.Registry, repo string) (*faultproxy.P
 
 func TestCopyRetries(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 2), options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 2), src.Pusher(t)...))
 	for _, tc := range []struct {
 		name    string
 		fail    faultproxy.Fault
@@ -243,7 +236,7 @@ func TestCopyRetries(t *testing.T) {
 func TestCopyFromALyingRegistry(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	img := image(t, 2)
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, src.Pusher(t)...))
 	proxy, from := spoiled(t, src, "os/base@"+digestOf(t, img))
 	flipped := proxy.Changed(func(body []byte) []byte { body[len(body)/2] ^= 4; return body })
 	cases := []struct {
@@ -287,7 +280,7 @@ func TestCopyGivesUp(t *testing.T) {
 
 func TestCopyRefused(t *testing.T) {
 	src, other := registrytest.Start(t), registrytest.Start(t)
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), src.Pusher(t)...))
 	for _, tc := range []struct {
 		name, want string
 		change     func(from, to *transfer.Endpoint)
@@ -340,7 +333,7 @@ func TestBadReferences(t *testing.T) {
 func TestTempDirIsEmptied(t *testing.T) {
 	tmp := t.TempDir()
 	src := registrytest.Start(t, func(*registry.Options) {})
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), image(t, 1), src.Pusher(t)...))
 	_, err := transfer.Copy(t.Context(), pull(src, "os/base:v1"), transfer.Endpoint{Reference: "oci:" +
 		filepath.Join(t.TempDir(), "l")}, transfer.Options{TempDir: tmp})
 	require.NoError(t, err)
@@ -352,7 +345,7 @@ func TestTempDirIsEmptied(t *testing.T) {
 func TestCopyMounts(t *testing.T) {
 	r := registrytest.Start(t)
 	img := image(t, 3)
-	require.NoError(t, remote.Write(reference(t, r.Addr+"/os/base:v1"), img, options(t, r)...))
+	require.NoError(t, remote.Write(reference(t, r.Addr+"/os/base:v1"), img, r.Pusher(t)...))
 	res, err := transfer.Copy(t.Context(), pull(r, "os/base:v1"), push(r, "os/mounted:v1"), transfer.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, digestOf(t, img), res.Digest.String())
@@ -363,7 +356,7 @@ func TestCopyMounts(t *testing.T) {
 func TestCopyResumes(t *testing.T) {
 	src, dst := registrytest.Start(t), registrytest.Start(t)
 	img := image(t, 4)
-	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, options(t, src)...))
+	require.NoError(t, remote.Write(reference(t, src.Addr+"/os/base:v1"), img, src.Pusher(t)...))
 	proxy, from := spoiled(t, src, "os/base:v1")
 	// the configuration and two layers come through
 	proxy.Spoil(faultproxy.On("/blobs/", faultproxy.After(3, faultproxy.Status(http.StatusServiceUnavailable))))

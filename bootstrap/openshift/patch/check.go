@@ -21,7 +21,7 @@ import (
 // stateFile is the installer's memory of what it made.
 const stateFile = ".openshift_install_state.json"
 
-// missing says why there is no such file.
+// missing explains why the file is not there.
 func missing(f file) error {
 	return f.refuse("bootstrap-ign-missing", "run "+f.create()+" first", "there is none in the install directory")
 }

@@ -3,7 +3,6 @@ package incluster_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
@@ -42,7 +42,7 @@ func TestDayoneIsReplacedWhilePodsBuild(t *testing.T) {
 	w.pool("worker")
 	w.machineOSConfig("worker", before)
 	first := w.buildRuns()
-	rendered := w.renderedConfigs()
+	rendered := kubetest.RenderedConfigs(w.t, w.client)
 	require.NotEmpty(t, rendered)
 	w.replacedBy(newer)
 	b := w.ended("worker", func(*mcfgv1.MachineOSBuild) bool { return true })
@@ -53,7 +53,7 @@ func TestDayoneIsReplacedWhilePodsBuild(t *testing.T) {
 	w.replacedBy(version)
 	b = w.ended("worker", func(n *mcfgv1.MachineOSBuild) bool { return n.Name != b.Name })
 	w.builtOnce(b, second, "after\n", 2)
-	assert.Equal(t, rendered, w.renderedConfigs(), "nothing is rendered anew")
+	assert.Equal(t, rendered, kubetest.RenderedConfigs(w.t, w.client), "nothing is rendered anew")
 	assert.NotContains(t, w.dayone("cluster", "status"), "RenderDegraded")
 }
 
@@ -113,17 +113,4 @@ func (w *world) builtOnce(b *mcfgv1.MachineOSBuild, job *batchv1.Job, content st
 	has := w.jobs[job.Name]
 	assert.Equal(w.t, job.UID, has.UID, "the Job that had begun")
 	assert.Zero(w.t, has.Status.Failed, "its pod was not ended")
-}
-
-// renderedConfigs are the names of those that there are.
-func (w *world) renderedConfigs() (names []string) {
-	w.t.Helper()
-	var all mcfgv1.MachineConfigList
-	require.NoError(w.t, w.client.List(w.t.Context(), &all))
-	for _, m := range all.Items {
-		if strings.HasPrefix(m.Name, "rendered-") {
-			names = append(names, m.Name)
-		}
-	}
-	return names
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render"
@@ -70,7 +71,7 @@ func TestDayoneIsReplacedInTheMiddleOfARollout(t *testing.T) {
 	to = w.onItsWay("three", to)
 	w.replacedBy(older)
 	w.arrives(to, "three")
-	assert.Len(t, w.rendered(), 3, "nothing is rendered but for what the pool was given")
+	assert.Len(t, kubetest.RenderedConfigs(w.t, w.client), 3, "nothing is rendered but for what the pool was given")
 	assert.NotContains(t, w.read("/run/asked"), "reboot")
 }
 
@@ -137,19 +138,6 @@ func (w *rollout) onHostSystemctl() {
 	require.NoError(w.t, os.WriteFile(file, []byte(systemctl), 0o755))
 	w.onNode("sh", "-ec", fmt.Sprintf(`[ -e %[1]s ] || touch %[1]s; mount --bind %[2]s %[1]s`,
 		w.root+"/usr/bin/systemctl", file))
-}
-
-// rendered are the names of the rendered configs that there are.
-func (w *rollout) rendered() (names []string) {
-	w.t.Helper()
-	var all mcfgv1.MachineConfigList
-	require.NoError(w.t, w.client.List(w.t.Context(), &all))
-	for _, m := range all.Items {
-		if strings.HasPrefix(m.Name, "rendered-") {
-			names = append(names, m.Name)
-		}
-	}
-	return names
 }
 
 // renderedFor waits until the pool has another rendered config than before.

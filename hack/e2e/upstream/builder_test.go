@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -292,9 +291,8 @@ func (w *beside) pushed(ctx context.Context, made v1.Image, at string) (digest s
 		return "", err
 	}
 	hash, err := made.Digest()
-	return hash.String(), errors.Join(err, remote.Write(tag, made, remote.WithContext(ctx),
-		remote.WithTransport(w.registry.Transport(w.t)), remote.WithAuth(&authn.Basic{Username: w.registry.Push.Name,
-			Password: w.registry.Push.Password})))
+	return hash.String(), errors.Join(err, remote.Write(tag, made,
+		append(w.registry.Pusher(w.t), remote.WithContext(ctx))...))
 }
 
 // optIn makes the MachineOSConfig of the workers.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -119,8 +118,7 @@ func pushLabelled(t *testing.T, reg *registrytest.Registry, repository string, l
 	require.NoError(t, err)
 	at, err := name.NewTag(reg.Addr + "/" + repository + ":next")
 	require.NoError(t, err)
-	require.NoError(t, remote.Write(at, img, remote.WithTransport(reg.Transport(t)),
-		remote.WithAuth(&authn.Basic{Username: reg.Push.Name, Password: reg.Push.Password})))
+	require.NoError(t, remote.Write(at, img, reg.Pusher(t)...))
 	digest, err := img.Digest()
 	require.NoError(t, err)
 	return reg.Addr + "/" + repository + "@" + digest.String()
