@@ -108,7 +108,7 @@ func nullServer(b *testing.B, size int, config *tls.Config) string {
 					}
 					_, err := c.Write(append(bytes.Clone(answer), piece...))
 					for left := size - len(piece); left > 0 && err == nil; left -= len(piece) {
-						_, err = c.Write(piece)
+						_, err = c.Write(piece[:min(left, len(piece))])
 					}
 					if err != nil {
 						return
