@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,56 +15,67 @@ import (
 	"dayone.dev/dayone/manifests"
 )
 
-// layeredCount is how many nodes ran an image when the pool's counts were as in key.
-type layeredCount struct {
-	key   string
-	nodes int
+// recountPause is how long a listing of all nodes serves every pool: with 500 pools and 5,000 nodes one for each pool
+// takes half a minute.
+const recountPause = 5 * time.Second
+
+// layeredNodes remembers how many nodes of each pool run a layered image. Nodes are not watched here: they are counted
+// again when a pool's own counts change.
+type layeredNodes struct {
+	mu     sync.Mutex
+	listed time.Time
+	nodes  map[string]int // by pool
+	// counted is what each pool's own counts were when nodes holds its number.
+	counted map[string]string
 }
 
-// layeredNodes counts the pool's nodes that run a layered image; -1: there is no pool. Nodes are not watched here: they
-// are counted again when the pool's own counts change.
-func (x scope) layeredNodes(ctx context.Context, s state) (int, error) {
-	if s.pool == nil {
-		return -1, nil
-	}
-	status := s.pool.Status
-	key := fmt.Sprint(status.MachineCount, status.UpdatedMachineCount, status.DegradedMachineCount,
+// of gives a pool's number, and a pause after which the caller asks again because the number may be old; 0: it is not.
+func (l *layeredNodes) of(ctx context.Context, x scope, pool *mcfgv1.MachineConfigPool) (int, time.Duration, error) {
+	status := pool.Status
+	now := fmt.Sprint(status.MachineCount, status.UpdatedMachineCount, status.DegradedMachineCount,
 		status.Configuration.Name)
-	if value, _ := x.memory.layered.Load(s.pool.Name); value != nil {
-		if c, ok := value.(layeredCount); ok && c.key == key {
-			return c.nodes, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, known := l.counted[pool.Name]
+	if known && before == now {
+		return l.nodes[pool.Name], 0, nil
+	}
+	age := max(0, x.now.Sub(l.listed)) // another worker began later and was first here
+	switch recent := l.nodes != nil && age < recountPause; {
+	case recent && known:
+		return l.nodes[pool.Name], recountPause - age, nil
+	case !recent:
+		nodes, err := x.api.layeredNodes(ctx)
+		if err != nil {
+			return 0, 0, err
 		}
+		l.nodes, l.listed = nodes, x.now
 	}
-	n, err := x.api.layeredNodes(ctx, s.pool)
-	if err == nil {
-		x.memory.layered.Store(s.pool.Name, layeredCount{key: key, nodes: n})
+	if l.counted == nil {
+		l.counted = map[string]string{}
 	}
-	return n, err
+	l.counted[pool.Name] = now
+	return l.nodes[pool.Name], 0, nil
 }
 
-// layeredNodes counts nodes with an image among those that have a rendered config of the pool. Only metadata is read.
-func (c api) layeredNodes(ctx context.Context, pool *mcfgv1.MachineConfigPool) (n int, err error) {
-	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
-	if err != nil {
-		return 0, fmt.Errorf("read nodeSelector of pool %s: %w", pool.Name, err)
-	}
+// layeredNodes counts the nodes with an image by the pool of their rendered config. Only metadata is read.
+func (c api) layeredNodes(ctx context.Context) (map[string]int, error) {
 	nodes := &metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "NodeList"})
+	out := map[string]int{}
 	for {
-		if err := c.live.List(ctx, nodes, client.MatchingLabelsSelector{Selector: selector}, client.Limit(nodePage),
-			client.Continue(nodes.Continue)); err != nil {
-			return 0, fmt.Errorf("list nodes of pool %s: %w", pool.Name, err)
+		if err := c.live.List(ctx, nodes, client.Limit(nodePage), client.Continue(nodes.Continue)); err != nil {
+			return nil, fmt.Errorf("list nodes to count those with an image: %w", err)
 		}
 		for i := range nodes.Items {
 			notes := nodes.Items[i].Annotations
-			config := notes[manifests.AnnotationCurrentConfig]
-			if at := strings.LastIndexByte(config, '-'); at > 0 && config[:at] == "rendered-"+pool.Name &&
-				notes[manifests.AnnotationCurrentImage] != "" {
-				n++
+			config := strings.TrimPrefix(notes[manifests.AnnotationCurrentConfig], "rendered-")
+			if at := strings.LastIndexByte(config, '-'); at > 0 && notes[manifests.AnnotationCurrentImage] != "" {
+				out[config[:at]]++
 			}
 		}
 		if nodes.Continue == "" {
-			return n, nil
+			return out, nil
 		}
 	}
 }

@@ -22,9 +22,9 @@ type memory struct {
 	// refused is when a registry first refused to delete the image of a build, by the build's UID. It is measured here
 	// and not read from the deletion's timestamp, which has the API server's clock.
 	refused sync.Map
-	// rendered is the rendered config of each pool, and layered how many of its nodes run an image (layeredCount), by the
-	// pool's name.
-	rendered, layered sync.Map
+	// rendered is the rendered config of each pool, by the pool's name.
+	rendered sync.Map
+	layered  layeredNodes
 	// signing is the key of the Secret cluster.SigningKey in a version: to decrypt it takes a while on purpose.
 	signing signingMemory
 	// images keeps an image from being reused by one MachineOSConfig while the build of another one deletes it.

@@ -17,9 +17,13 @@ import (
 // reportPool writes what pools show, the condition ImageBuildDegraded and the count of retries, and the metrics.
 func reportPool(ctx context.Context, x scope, s state) (state, error) {
 	v, retries := verdictOf(s), retriesOf(s)
-	layered, err := x.layeredNodes(ctx, s)
-	if err != nil {
-		return s, err
+	layered := -1
+	if s.pool != nil {
+		n, pause, err := x.memory.layered.of(ctx, x, s.pool)
+		if err != nil {
+			return s, err
+		}
+		layered, s = n, s.again(pause)
 	}
 	x.recorder.metrics.observe(s.observation, v.degraded, retries, layered)
 	if s.pool == nil {
