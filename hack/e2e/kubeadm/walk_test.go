@@ -55,13 +55,13 @@ func blocks(t *testing.T) (out []block) {
 	return out
 }
 
-// script is what the page lets an admin do on the first master, with what this machine plays around it: kubeadm's
-// checks of the machine find no container runtime, dayone's pods never start, and the other master is a directory.
+// script is what the page lets an admin do on the first master, with what this machine plays around it: kubeadm finds
+// no container runtime and perhaps old cgroups, dayone's pods never start, and the other master is a directory.
 func script(t *testing.T) string {
 	out := `set -euxo pipefail
-kubeadm() {
+` + kernelSettings(t) + `kubeadm() {
     case "$1 $2" in
-    "init --config") command kubeadm "$@" --ignore-preflight-errors=all ;;
+    "init --config") command kubeadm "$@" --ignore-preflight-errors=CRI,ContainerRuntimeVersion,ImagePull,SystemVerification ;;
     *) command kubeadm "$@" ;;
     esac
 }
@@ -93,6 +93,21 @@ dayone() {
 	return out + `kubectl get node master-0 -o json >node.json
 cp -r /etc/kubernetes/manifests manifests
 `
+}
+
+// kernelSettings writes the sysctl files of the page's Containerfile where systemd-sysctl would.
+func kernelSettings(t *testing.T) (out string) {
+	for _, b := range blocks(t) {
+		if b.language != "dockerfile" {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`(?m)^RUN echo '(\S+) = (\S+)' >/usr/lib/sysctl\.d/`).FindAllStringSubmatch(b.text,
+			-1) {
+			out += fmt.Sprintf("echo %s >/proc/sys/%s\n", m[2], strings.ReplaceAll(m[1], ".", "/"))
+		}
+	}
+	require.NotEmpty(t, out, "the page's Containerfile makes the machine forward packets")
+	return out
 }
 
 // otherMaster runs the printed command up to the certificates, with a disk of its own: etcd and another API server
@@ -150,7 +165,7 @@ func commands(t *testing.T, work string) string {
 	dir := filepath.Join(work, "commands")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for _, name := range []string{"bash", "sh", "ip", "cat", "cp", "mkdir", "mount", "sed", "cmp", "grep", "tail", "tee",
-		"unshare"} {
+		"unshare", "losetup"} {
 		for _, from := range []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"} {
 			if _, err := os.Stat(filepath.Join(from, name)); err == nil {
 				require.NoError(t, os.Symlink(filepath.Join(from, name), filepath.Join(dir, name)))
