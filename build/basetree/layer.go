@@ -42,6 +42,10 @@ type changes struct {
 	// gone are paths that it takes away with all that lies below; with the value false it only empties the directory.
 	gone map[string]bool
 	list []change
+	// objects are those of an ostree repository, and dangling the paths that link to one which this layer lacks, by its
+	// path.
+	objects  map[string]bool
+	dangling map[string]string
 }
 
 // layerReader collects the changes of a layer.
@@ -57,7 +61,8 @@ type layerReader struct {
 }
 
 func readLayer(ctx context.Context, open Layer, b *budget) (*changes, error) {
-	r := layerReader{out: changes{gone: map[string]bool{}}, budget: b, links: map[string]string{},
+	r := layerReader{out: changes{gone: map[string]bool{}, objects: map[string]bool{}, dangling: map[string]string{}},
+		budget: b, links: map[string]string{},
 		large: map[string]bool{}, lacking: map[string][]int{}}
 	if err := Walk(ctx, open, r.add); err != nil {
 		return nil, err
@@ -140,6 +145,7 @@ func (r *layerReader) add(p string, h *tar.Header, body io.Reader) (err error) {
 
 // object takes an object of an ostree repository, which is no path of the host itself.
 func (r *layerReader) object(p string, h *tar.Header, body io.Reader) error {
+	r.out.objects[p] = true
 	switch {
 	case !strings.HasSuffix(p, objectSuffix):
 	case h.Typeflag == tar.TypeSymlink:
@@ -166,6 +172,8 @@ func (r *layerReader) hardLink(c *change, target string) error {
 	}
 	if !strings.HasPrefix(target, objects) {
 		c.hard = target
+	} else if !r.out.objects[target] {
+		r.out.dangling[target] = c.path
 	}
 	if !keepContent(c.path) || keepContent(target) || r.large[target] {
 		return nil

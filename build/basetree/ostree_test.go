@@ -101,3 +101,33 @@ func TestLinkFarFromObject(t *testing.T) {
 	assert.Equal(t, map[string][]byte{"/etc/first": []byte("first"), "/etc/large": []byte(large)}, tree.Contents)
 	assert.Equal(t, 2, opened)
 }
+
+// TestObjectThatIsMissing reads images in ostree's form that lost a layer or a part of one.
+func TestObjectThatIsMissing(t *testing.T) {
+	object := file(repo+"objects/00/aa.file", "text")
+	path := tar.Header{Name: "usr/bin/tool", Typeflag: tar.TypeLink, Linkname: repo + "objects/00/aa.file"}
+	for _, c := range []struct {
+		name   string
+		layers [][]tar.Header
+		whole  bool
+	}{
+		{"in the same layer", [][]tar.Header{{object, path}}, true},
+		{"in a layer below", [][]tar.Header{{object}, {path}}, true},
+		{"nowhere", [][]tar.Header{{path}}, false},
+		{"in a layer above", [][]tar.Header{{path}, {object}}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var layers []basetree.Layer
+			for _, headers := range c.layers {
+				layers = append(layers, layer(t, gz, headers...))
+			}
+			_, err := basetree.Read(t.Context(), layers)
+			if c.whole {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, basetree.ErrUnsafe)
+			require.ErrorContains(t, err, "/usr/bin/tool is a link to /sysroot/ostree/repo/objects/00/aa.file, which no layer has")
+		})
+	}
+}

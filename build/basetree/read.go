@@ -48,12 +48,13 @@ func Read(ctx context.Context, layers []Layer) (*Tree, error) {
 		})
 	}
 	tree := &Tree{Entries: map[string]Entry{}, Contents: map[string][]byte{}}
+	objects := map[string]bool{}
 	for i := range layers {
 		<-ready[i]
 		if done[i] == nil {
 			break
 		}
-		if errs[len(layers)] = tree.applyAll(ctx, done[i]); errs[len(layers)] != nil {
+		if errs[len(layers)] = tree.add(ctx, done[i], objects); errs[len(layers)] != nil {
 			cancel()
 			break
 		}
@@ -67,6 +68,18 @@ func Read(ctx context.Context, layers []Layer) (*Tree, error) {
 		return nil, err
 	}
 	return tree, nil
+}
+
+// add lays a layer over the tree and its objects of an ostree repository over those of the layers below.
+func (t *Tree) add(ctx context.Context, layer *changes, objects map[string]bool) error {
+	maps.Copy(objects, layer.objects)
+	for object, p := range layer.dangling {
+		if !objects[object] {
+			return fmt.Errorf("%w: %s is a link to %s, which no layer has; publish the image again",
+				ErrUnsafe, p, object)
+		}
+	}
+	return t.applyAll(ctx, layer)
 }
 
 // With gives the tree after further layers, bottom first; the tree itself stays as it is.
