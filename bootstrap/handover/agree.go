@@ -54,7 +54,8 @@ func Disagreements(p *Plan, v View) []Disagreement {
 }
 
 // toBuild says which pools the cluster could not build an image for: their nodes would stay on the base image without a
-// word. What becomes of a MachineOSConfig that is there is the cluster's matter.
+// word. What somebody changes in a MachineOSConfig that is there is the cluster's matter; an annotation that did not
+// arrive is not.
 func toBuild(p *Plan, v View) []Disagreement {
 	var out []Disagreement
 	for _, m := range p.Set.MachineOSConfigs {
@@ -67,6 +68,22 @@ func toBuild(p *Plan, v View) []Disagreement {
 				"the MachineConfigPool"})
 		case have == nil:
 			out = append(out, Disagreement{"MachineOSConfig of pool " + name, "it is not in the cluster: something deletes it"})
+		default:
+			if lost := lostAnnotations(m.Object, have); len(lost) > 0 {
+				out = append(out, Disagreement{"MachineOSConfig of pool " + name, "in the cluster it lacks " +
+					strings.Join(lost, ", ") + ": something removes them"})
+			}
+		}
+	}
+	return out
+}
+
+// lostAnnotations are those of the install directory that the cluster's object lacks. The request to rebuild is not
+// among them: the build controller removes it when it has built.
+func lostAnnotations(ours, have *mcfgv1.MachineOSConfig) (out []string) {
+	for _, key := range slices.Sorted(maps.Keys(ours.Annotations)) {
+		if _, ok := have.Annotations[key]; !ok && key != manifests.AnnotationRebuild {
+			out = append(out, "the annotation "+key)
 		}
 	}
 	return out

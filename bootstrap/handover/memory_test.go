@@ -371,18 +371,30 @@ func TestApplyRepeatsAfterAConflictOfVersions(t *testing.T) {
 	find(m, &mcfgv1.MachineConfig{}, "50-master-0")
 }
 
-// An object that was deleted again is named, and it is not written again behind somebody's back.
+// TestAgreeNamesWhatIsMissing: an object that was deleted again is named, and it is not written again behind somebody's
+// back.
 func TestAgreeNamesWhatIsMissing(t *testing.T) {
-	s := newSmall(t)
-	m := newMemory(t)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-machine-config-operator",
-		Name: "os-push"}}
-	assert.Contains(t, s.waitsAtAgreement(m, func() {
-		s.renders(m)
-		require.NoError(t, m.Delete(t.Context(), secret))
-		s.joins(m, "a", "b")
-	}), "Secret openshift-machine-config-operator/os-push: it is not in the cluster")
-	assert.True(t, apierrors.IsNotFound(m.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)))
+	meta := metav1.ObjectMeta{Namespace: "openshift-machine-config-operator", Name: "os-push"}
+	for _, c := range []struct {
+		name   string
+		object client.Object
+	}{
+		{"Secret", &corev1.Secret{ObjectMeta: meta}},
+		{"ConfigMap", &corev1.ConfigMap{ObjectMeta: meta}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSmall(t)
+			m := newMemory(t)
+			s.plan.Set.ConfigMaps = append(s.plan.Set.ConfigMaps, manifests.Item[*corev1.ConfigMap]{
+				Object: &corev1.ConfigMap{ObjectMeta: meta}})
+			assert.Contains(t, s.waitsAtAgreement(m, func() {
+				s.renders(m)
+				require.NoError(t, m.Delete(t.Context(), c.object))
+				s.joins(m, "a", "b")
+			}), c.name+" openshift-machine-config-operator/os-push: it is not in the cluster")
+			assert.True(t, apierrors.IsNotFound(m.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(c.object), c.object)))
+		})
+	}
 }
 
 // waitsAtAgreement spoils the cluster after the objects are written, and gives what the hand-over waits for then.

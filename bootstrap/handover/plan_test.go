@@ -172,6 +172,49 @@ func TestDisagreements(t *testing.T) {
 	}
 }
 
+// TestDisagreementsOfAPoolThatTheClusterBuilds spoils what the cluster needs to build the workers' image.
+func TestDisagreementsOfAPoolThatTheClusterBuilds(t *testing.T) {
+	s := newSmall(t)
+	worker := s.plan.Set.MachineOSConfigs[0].Object.DeepCopy()
+	worker.Name, worker.Spec.MachineConfigPool.Name = "worker", "worker"
+	worker.Annotations = map[string]string{manifests.AnnotationNoRetry: "true", manifests.AnnotationRebuild: "",
+		"example.com/owner": "os team"}
+	s.plan.Set.MachineOSConfigs = append(s.plan.Set.MachineOSConfigs, manifests.Item[*mcfgv1.MachineOSConfig]{Object: worker})
+	for _, c := range []struct {
+		name  string
+		spoil func(v *handover.View, have *mcfgv1.MachineOSConfig)
+		says  []string
+	}{
+		{"none", func(*handover.View, *mcfgv1.MachineOSConfig) {}, nil},
+		{"no MachineOSConfig", func(v *handover.View, _ *mcfgv1.MachineOSConfig) { v.MachineOSConfigs = v.MachineOSConfigs[:1] },
+			[]string{"MachineOSConfig of pool worker: it is not in the cluster: something deletes it"}},
+		{"no pool", func(v *handover.View, _ *mcfgv1.MachineOSConfig) { v.Pools = v.Pools[:1] },
+			[]string{"pool worker: it is not in the cluster, which is to build its image: create the MachineConfigPool"}},
+		{"a request to rebuild that was served", func(_ *handover.View, have *mcfgv1.MachineOSConfig) {
+			delete(have.Annotations, manifests.AnnotationRebuild)
+		}, nil},
+		{"an annotation that somebody changed", func(_ *handover.View, have *mcfgv1.MachineOSConfig) {
+			have.Annotations["example.com/owner"] = "me"
+		}, nil},
+		{"annotations that did not arrive", func(_ *handover.View, have *mcfgv1.MachineOSConfig) { have.Annotations = nil },
+			[]string{"MachineOSConfig of pool worker: in the cluster it lacks the annotation " + manifests.AnnotationNoRetry +
+				", the annotation example.com/owner: something removes them"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := agreed(s)
+			have := worker.DeepCopy()
+			v.MachineOSConfigs = append(v.MachineOSConfigs, have)
+			v.Pools = append(v.Pools, &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
+			c.spoil(&v, have)
+			var said []string
+			for _, d := range handover.Disagreements(s.plan, v) {
+				said = append(said, d.String())
+			}
+			assert.Equal(t, c.says, said)
+		})
+	}
+}
+
 // The stock operator renders, fills pools and makes the build itself: the hand-over leaves that to it. What it does not
 // know as a MachineOSConfig is no opt-in, and its nodes report no image.
 func TestStepsLeaveOperatorsObjects(t *testing.T) {
