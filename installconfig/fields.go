@@ -110,7 +110,7 @@ func clusterFields() []InstallerField {
 		{Path: "proxy.httpsProxy", Handling: honoured, Standalone: "as httpProxy"},
 		{Path: "proxy.noProxy", Handling: honoured,
 			Standalone: "with the cluster's names and networks; must hold the bootstrap host",
-			OpenShift:  "checked: must hold the bootstrap host, where one is named"},
+			OpenShift:  "checked: must hold the bootstrap host (by prepare where one is named, else before the build)"},
 		{Path: "imageContentSources[].*", Handling: honoured, Standalone: mirrored,
 			OpenShift: "checked: not beside the new name"},
 		{Path: "imageDigestSources[].*", Handling: honoured, Standalone: mirrored},

@@ -70,6 +70,11 @@ controlPlane: {name: master, hyperthreading: Disabled}
 	assert.Equal(t, []MirrorSource{{Source: "registry.example.com/ocp", Mirrors: []string{"mirror.example.org/ocp"},
 		Never: true}}, n.Mirrors)
 	assert.Equal(t, []string{"master"}, n.SingleThread)
+
+	older, err := parse([]byte(strings.Replace(sample+more, "imageDigestSources:", "imageContentSources:", 1)))
+	require.NoError(t, err)
+	before, _ := older.Nodes(older.Config)
+	assert.Equal(t, n.Mirrors, before.Mirrors, "the old name of the field")
 	assert.JSONEq(t, `{"auths":{"registry.example.com":{"auth":"YTpi"}}}`, string(n.PullSecret))
 }
 

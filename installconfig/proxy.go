@@ -38,7 +38,7 @@ func proxy(f installerFile, rep *report.Report) {
 		return
 	}
 	host := f.config.BootstrapRegistry.Host
-	if host == "" || direct(f, host) {
+	if host == "" || nodeProxy(f).Passes(host) {
 		return
 	}
 	rep.Errorf(f.at(cmp.Or(f.node("proxy", "noProxy"), n), "proxy.noProxy", "no-proxy",
@@ -46,9 +46,8 @@ func proxy(f installerFile, rep *report.Report) {
 		"nodes would ask the registry on the bootstrap host %s through the proxy", host)
 }
 
-// direct says whether a node reaches a host without the proxy.
-func direct(f installerFile, host string) bool {
-	p := nodeProxy(f)
+// Passes says whether a host is asked directly: the proxy is not for it, or there is none.
+func (p Proxy) Passes(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
 		return true
 	}

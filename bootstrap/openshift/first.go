@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,11 +15,13 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -30,6 +33,8 @@ type firstRendering struct {
 	TrustBundle []byte `json:"trustBundle,omitempty"`
 	// MCO is how its static pod renders.
 	MCO controller `json:"mco"`
+	// proxy is the nodes', with what the installer adds to noProxy; nil: they have none.
+	proxy *configv1.ProxyStatus
 }
 
 // firstPool is one pool of it.
@@ -99,6 +104,21 @@ func (r firstRendering) readable(o Options) error {
 	return errors.Join(errs...)
 }
 
+// direct checks that nodes will not ask the registry at HOST:PORT through their proxy. dayone prepare checks a host that
+// bootstrapRegistry.host names; the address of a host that it does not name is known only here.
+func (r firstRendering) direct(registry string) error {
+	host, _, err := net.SplitHostPort(registry)
+	if err != nil || r.proxy == nil {
+		return err
+	}
+	proxy := installconfig.Proxy{HTTP: r.proxy.HTTPProxy, HTTPS: r.proxy.HTTPSProxy, No: r.proxy.NoProxy}
+	if proxy.Passes(host) {
+		return nil
+	}
+	return fmt.Errorf("nodes would ask the registry on this host, %s, through their proxy: install again with %s in "+
+		"proxy.noProxy of %s, or with its network in networking.machineNetwork", host, host, installconfig.FileName)
+}
+
 // firstDir keeps the first configs below the state directory: the second rendering replaces them at the config server.
 const firstDir = "first"
 
@@ -119,7 +139,7 @@ func waitFirst(ctx context.Context, f flow) (firstRendering, error) {
 	for {
 		first, err := readFirst(f.Options, f.pools())
 		if err == nil {
-			return first, first.readable(f.Options)
+			return first, errors.Join(first.readable(f.Options), first.direct(f.host.Registry))
 		}
 		if text := err.Error(); text != last {
 			f.waits(phaseRenderFirst, text)
@@ -155,7 +175,7 @@ func readFirst(o Options, pools []preflight.Pool) (firstRendering, error) {
 	case err == nil && len(set.ControllerConfigs) > 0:
 		cc = set.ControllerConfigs[0].Object.Spec
 	}
-	out.TrustBundle = cc.AdditionalTrustBundle
+	out.TrustBundle, out.proxy = cc.AdditionalTrustBundle, cc.Proxy
 	for _, pool := range pools {
 		config, _, raw, err := rendered(o.at(mcsDir), pool.Name)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	configv1 "github.com/openshift/api/config/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +38,35 @@ func TestUnreadableFirstRendering(t *testing.T) {
 			found := report.Of(err)
 			require.NotEmpty(t, found)
 			assert.Equal(t, c.rule, found[0].Rule)
+		})
+	}
+}
+
+// TestRegistryBehindTheProxy stops before the build where nodes could not pull from this host, whose address nobody
+// named before.
+func TestRegistryBehindTheProxy(t *testing.T) {
+	behind := func(no string) *configv1.ProxyStatus {
+		return &configv1.ProxyStatus{HTTPSProxy: "http://192.0.2.8:3128", NoProxy: no}
+	}
+	for _, c := range []struct {
+		name   string
+		proxy  *configv1.ProxyStatus
+		direct bool
+	}{
+		{"no proxy", nil, true},
+		{"a proxy without an address", &configv1.ProxyStatus{NoProxy: ".cluster.local"}, true},
+		{"the machines' network", behind(".cluster.local,192.0.2.0/24"), true},
+		{"the host itself", behind("192.0.2.1"), true},
+		{"another network", behind(".cluster.local,10.0.0.0/16"), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := firstRendering{proxy: c.proxy}.direct("192.0.2.1:22625")
+			if c.direct {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "192.0.2.1, through their proxy: install again with 192.0.2.1 in proxy.noProxy")
+			assert.NotContains(t, err.Error(), "3128", "a proxy's address may hold a password")
 		})
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/hack/browser"
 	"dayone.dev/dayone/registry/certs"
@@ -39,6 +40,15 @@ func everything(began time.Time) *statuspage.Board {
 	b.Observe(journal.Event{Total: 4, Index: 2, Record: journal.Record{Name: "build-worker", Title: "build worker",
 		Status: journal.StatusFailed, Started: began, Finished: began.Add(time.Second), Error: "push " + long}})
 	b.Output("master", "STEP 2: RUN "+long)
+	b.Nodes = func() ([]nodes.Row, error) {
+		return []nodes.Row{
+			{Address: "192.0.2.11", Name: "master-0", Pool: "master", Stage: nodes.StageBooted, Since: began, Image: long},
+			{Address: "192.0.2.12", Pool: "master", Stage: nodes.StagePulling, Since: began, LastByte: began, Bytes: 3 << 20,
+				Total: 12 << 20},
+			{Address: "192.0.2.13", Name: "<i>master-2</i>", Pool: "master", Stage: nodes.StageFailed, Since: began,
+				Reason: "pull " + long + ": connection refused", Next: "see that the registry runs"},
+		}, nil
+	}
 	return b
 }
 
@@ -79,7 +89,9 @@ func TestABrowserShowsThePage(t *testing.T) {
 	const whole = "document.readyState == 'complete' && document.body.innerText"
 	text := p.Eventually(whole, "3 of 4 phases begun")
 	for _, want := range []string{"done earlier", "take in the base image", "1.5s", "build <b>master</b>", "1m15s",
-		"5.0 MiB", "failed", "push sha256:0123", "master: STEP 2: RUN", "warning a first line: the cause"} {
+		"5.0 MiB", "failed", "push sha256:0123", "master: STEP 2: RUN", "warning a first line: the cause",
+		"Nodes", "master-0 (master)", "192.0.2.12 (master)", "3.0 MiB", "of 12.0 MiB", "<i>master-2</i> (master)",
+		": connection refused", "next: see that the registry runs"} {
 		assert.Contains(t, text, want)
 	}
 
@@ -103,7 +115,7 @@ func TestABrowserShowsThePage(t *testing.T) {
 		assert.Equal(t, "0", p.Wide(), "%s: nobody scrolls sideways", w.name)
 		p.Eventually(
 			"[...document.querySelectorAll('.state, .num')].filter(e => e.offsetHeight > 30).length + ' broken, ' + "+
-				"document.querySelectorAll('.state').length", "0 broken, 4")
+				"document.querySelectorAll('.state').length", "0 broken, 7")
 		// A picture of a page that is just being replaced may be empty.
 		for end := time.Now().Add(time.Minute); ; {
 			picture, err := png.Decode(bytes.NewReader(p.Picture(w.name)))
