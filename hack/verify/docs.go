@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -101,4 +103,52 @@ func (t *tree) vocabulary() (verbs, targets map[string]bool, err error) {
 		}
 	}
 	return verbs, targets, nil
+}
+
+// dependenciesPage says of each direct dependency what it is for.
+const dependenciesPage = "docs/developers/dependencies.md"
+
+// dependencies compares go.mod with the first table of that page.
+func dependencies(t *tree) ([]string, error) {
+	mod, err := os.ReadFile(filepath.Join(t.root, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	page, err := os.ReadFile(filepath.Join(t.root, dependenciesPage))
+	if err != nil {
+		return nil, err
+	}
+	return unexplained(string(mod), string(page)), nil
+}
+
+var (
+	// required is a line of go.mod that requires a module, with the remark behind it.
+	required = regexp.MustCompile(`(?m)^(?:require)?\s+([\w.-]+\.[a-z]+/\S+) v\S+(.*)$`)
+	// explained is the first cell of a row, and named a module in it.
+	explained = regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|")
+	named     = regexp.MustCompile("`([^`]+)`")
+)
+
+// unexplained lists direct dependencies without a row, and rows without a dependency.
+func unexplained(mod, page string) []string {
+	rows := map[string]bool{}
+	for _, row := range explained.FindAllStringSubmatch(page, -1) {
+		for _, m := range named.FindAllStringSubmatch(row[1], -1) {
+			rows[m[1]] = true
+		}
+	}
+	var bad []string
+	for _, m := range required.FindAllStringSubmatch(mod, -1) {
+		if strings.Contains(m[2], "// indirect") {
+			continue
+		}
+		if !rows[m[1]] {
+			bad = append(bad, fmt.Sprintf("%s: no row says what %s is for", dependenciesPage, m[1]))
+		}
+		delete(rows, m[1])
+	}
+	for _, m := range slices.Sorted(maps.Keys(rows)) {
+		bad = append(bad, fmt.Sprintf("%s: go.mod does not require %s", dependenciesPage, m))
+	}
+	return bad
 }

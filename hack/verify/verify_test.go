@@ -274,6 +274,24 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
+func TestUnexplained(t *testing.T) {
+	const mod = "require github.com/a/one v1.0.0\n\nrequire (\n\tgithub.com/b/two/v2 v2.0.0\n" +
+		"\texample.org/three v0.1.0 // indirect\n)\n"
+	for _, c := range []struct {
+		name, page string
+		want       []string
+	}{
+		{"complete", "| `github.com/a/one`, `github.com/b/two/v2` | both |\n", nil},
+		{"a row is missing", "| `github.com/a/one` | it |\n",
+			[]string{dependenciesPage + ": no row says what github.com/b/two/v2 is for"}},
+		{"a row too many", "| `github.com/a/one`, `github.com/b/two/v2` | both |\n| `example.org/three` | indirect |\n",
+			[]string{dependenciesPage + ": go.mod does not require example.org/three"}},
+		{"another table's cell", "| `github.com/a/one`, `github.com/b/two/v2` | both |\n| ours (`build/sbom`) | x |\n", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, unexplained(mod, c.page)) })
+	}
+}
+
 func TestUnknownCommands(t *testing.T) {
 	verbs, targets := map[string]bool{"prepare": true}, map[string]bool{"demo": true}
 	text := "```sh\nmake demo TINY=1\nsudo dayone prepare --dir x\nmake nothing\nbin/dayone nothing\n```\n" +
