@@ -106,6 +106,10 @@ generate: ## Write the files that are made from others (docs/users/install-confi
 	go run ./hack/gendocs
 	go run ./hack/gencrds
 
+.PHONY: site
+site: setup-build ## Write the documentation as a website into out/site; every link is checked.
+	go run ./hack/site --out out/site
+
 # Four to six minutes on two cores when this machine has not built it yet, else a second; nothing else runs beside it.
 .PHONY: kube-build
 kube-build: setup-build ## Build a real Kubernetes of one program for the tests; kept outside the tree.
