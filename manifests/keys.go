@@ -133,6 +133,13 @@ const (
 	// AnnotationMaxDisruption on a pool is the worst level of a plan that is delivered to its nodes
 	// (rebase/disruption.Level).
 	AnnotationMaxDisruption = DayonePrefix + "max-disruption"
+	// AnnotationRebootPolicy on a pool says whether its nodes may take an image by a soft reboot
+	// (rebase/softreboot.Policy).
+	AnnotationRebootPolicy = DayonePrefix + "reboot-policy"
+	// AnnotationSoftReboot on a node is what its agent found before the drain: "soft", which means likely, or
+	// "hard: REASON". AnnotationLastBoot is how the node came into what it runs, in the same words.
+	AnnotationSoftReboot = DayonePrefix + "soft-reboot"
+	AnnotationLastBoot   = DayonePrefix + "last-boot"
 	// AnnotationUpdateTimes on a node holds how long its last way to a target took, by level
 	// (rebase/disruptioncontroller).
 	AnnotationUpdateTimes = DayonePrefix + "update-times"

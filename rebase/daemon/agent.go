@@ -14,8 +14,10 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/program"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/softreboot/userspace"
 )
 
 // Options of the agent. Node, Cluster and Deployer are required.
@@ -59,6 +61,8 @@ type Options struct {
 	Now func() time.Time
 	// BootID tells one boot from another; default: the kernel's.
 	BootID func() (string, error)
+	// Run runs the programs that tell whether a soft reboot is possible; default: the node's.
+	Run program.Runner
 }
 
 const (
@@ -93,6 +97,7 @@ type edges struct {
 	now         func() time.Time
 	log         *logrus.Entry
 	verbosity   func(opv1.LogLevel)
+	userspace   userspace.Node
 	// beyondFirstBoot is what the node's config has of storage that the node does not; idle finds it.
 	beyondFirstBoot []mcfgv1.IrreconcilableChangeDiff
 	// idlePause is when to look again while the API answers and nothing is under way.
@@ -146,6 +151,9 @@ func (o Options) withDefaults() (Options, error) {
 		root := o.Root
 		o.BootID = func() (string, error) { return nodedisk.BootID(root) }
 	}
+	if o.Run == nil {
+		o.Run = program.Run
+	}
 	return o, nil
 }
 
@@ -168,6 +176,7 @@ func New(o Options) (*Agent, error) {
 		pins:        newPinning(o),
 		metrics:     m,
 		checkStaged: o.CheckStaged, verify: o.Verify, healthy: o.Healthy, now: o.Now, log: o.Log, verbosity: o.Verbosity,
+		userspace: userspace.Node{Root: o.Root, Run: o.Run},
 		idlePause: pollInterval,
 	}
 	if o.Wake != nil {
@@ -268,7 +277,7 @@ func (e *edges) status(j journal, n node, failure error) mcfgv1.MachineConfigNod
 
 // advance runs the state of the journal and writes what it leads to.
 func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.Duration, error) {
-	in, err := a.observe(n, j)
+	in, err := a.observe(ctx, n, j)
 	if err != nil {
 		return j, 0, err
 	}
@@ -301,9 +310,8 @@ func (a *Agent) advance(ctx context.Context, n node, j journal) (journal, time.D
 		return was, 0, err
 	}
 	if out.reboot {
-		err = a.edges.deployer.Reboot(ctx)
+		err = askReboot(ctx, &a.edges, j)
 		a.rebootAsked = err == nil
-		a.edges.metrics.asked(err)
 	}
 	return j, out.after, err
 }
@@ -330,9 +338,12 @@ func (a *Agent) remember(j journal, out outcome) (journal, error) {
 }
 
 // observe reads what a state starts from, beside the node's object and the journal.
-func (a *Agent) observe(n node, j journal) (observed, error) {
+func (a *Agent) observe(ctx context.Context, n node, j journal) (observed, error) {
 	in := observed{node: n, journal: j, rebootAsked: a.rebootAsked, first: !a.stepped}
-	var err error
+	err := a.edges.userspace.Mend(ctx) // before anything is read from ostree
+	if err != nil {
+		return in, err
+	}
 	if in.current, err = readCurrent(a.edges.root); err != nil {
 		return in, err
 	}

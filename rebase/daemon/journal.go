@@ -10,6 +10,8 @@ import (
 
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/softreboot"
+	"dayone.dev/dayone/rebase/softreboot/userspace"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -30,6 +32,13 @@ type journal struct {
 	// AskedIn is the boot in which the agent asked for the reboot; Reboots counts how often.
 	AskedIn string `json:"askedIn,omitempty"`
 	Reboots int    `json:"reboots,omitempty"`
+	// Policy is the pool's for the reboot, as it was when the node got its target; empty: Hard.
+	Policy softreboot.Policy `json:"policy,omitempty"`
+	// Soft is the soft reboot that was asked for in AskedIn; nil: a hard one was.
+	Soft *userspace.Switch `json:"soft,omitempty"`
+	// Hard is why the reboot is hard although the policy allows a soft one; Fell: a soft reboot went before and failed.
+	Hard string `json:"hard,omitempty"`
+	Fell bool   `json:"fell,omitempty"`
 	// Forced: the plan is a whole update that an administrator asked for; until the node has rebooted for it.
 	Forced bool `json:"forced,omitempty"`
 	// Journey counts the plans, so that what happens on the way to one is told from the same on the way to another.

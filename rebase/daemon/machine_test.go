@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -30,6 +31,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/program"
 	"dayone.dev/dayone/rebase/draincontroller"
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/nodedisk"
@@ -58,6 +60,11 @@ type machine struct {
 	calls          []string
 	fails          map[string]error                 // systemctl's answers
 	content        map[string]*mcfgv1.MachineConfig // what config each image carries
+	// softs counts the soft reboots of this hardware boot; prepared: /run/nextroot is mounted; soft: one is under way.
+	softs          int
+	prepared, soft bool
+	refuseSoft     error
+	afterSwitch    func() // what the soft reboot leaves
 }
 
 func deployment(image string, serial int, arguments []string) *deploy.Deployment {
@@ -95,7 +102,32 @@ func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOpt
 
 func (m *machine) Unstage(context.Context) error { m.staged = ""; return nil }
 
-func (m *machine) Reboot(context.Context) error { m.rebooting = true; return nil }
+func (m *machine) Reboot(context.Context) error {
+	m.rebooting, m.soft, m.prepared = true, false, false
+	return nil
+}
+
+// PrepareSoft refuses what ostree refuses.
+func (m *machine) PrepareSoft(context.Context) error {
+	switch {
+	case m.refuseSoft != nil:
+		return m.refuseSoft
+	case m.staged == "" || !slices.Equal(m.next, m.arguments):
+		return errors.New("Cannot soft-reboot to deployment with different kernel state")
+	}
+	m.prepared = true
+	return nil
+}
+
+func (m *machine) SoftReboot(context.Context) error {
+	if !m.prepared {
+		return errors.New("nothing is mounted at /run/nextroot")
+	}
+	m.rebooting, m.soft = true, true
+	return nil
+}
+
+func (m *machine) CancelSoft(context.Context) error { m.prepared = false; return nil }
 
 func (m *machine) Systemctl(_ context.Context, args ...string) error {
 	call := strings.Join(args, " ")
@@ -103,14 +135,19 @@ func (m *machine) Systemctl(_ context.Context, args ...string) error {
 	return m.fails[call]
 }
 
-func (m *machine) BootID() (string, error) { return fmt.Sprint(m.boots), nil }
+func (m *machine) BootID() (string, error) { return fmt.Sprintf("%d.1.%d", m.boots, m.softs), nil }
 
 // boot lets the reboot happen.
 func (m *machine) boot(t *testing.T) {
 	t.Helper()
 	require.True(t, m.rebooting, "nobody asked for a reboot")
-	m.rebooting = false
-	m.boots++
+	m.rebooting, m.prepared = false, false
+	if m.soft {
+		m.softs++
+	} else {
+		m.boots++
+		m.softs = 0
+	}
 	if m.loseStaged > 0 {
 		m.loseStaged--
 		m.staged = ""
@@ -137,6 +174,9 @@ func (m *machine) boot(t *testing.T) {
 		}
 	}
 	require.NoError(t, h.Restore(parse(t, after)))
+	if m.soft && m.afterSwitch != nil {
+		m.afterSwitch()
+	}
 }
 
 func parse(t *testing.T, mc *mcfgv1.MachineConfig) ign35.Config {
@@ -175,6 +215,9 @@ type fixture struct {
 	nodes *nodecontroller.Reconciler
 	// pinner keeps images; nil: the node cannot.
 	pinner daemon.Pinner
+	// run answers for the node's programs, now is its clock; nil: this machine's.
+	run program.Runner
+	now func() time.Time
 }
 
 var install sync.Once
@@ -198,7 +241,7 @@ func (f *fixture) restart() {
 	api, err := kubeapi.New(f.env.As(f.T, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
 	require.NoError(f, err)
 	a, err := daemon.New(daemon.Options{Node: f.name, Cluster: api, Deployer: f.m, Services: f.m, Root: f.m.root,
-		BootID: f.m.BootID, Pinner: f.pinner})
+		BootID: f.m.BootID, Pinner: f.pinner, Run: f.run, Now: f.now})
 	require.NoError(f, err)
 	f.agent = a
 }
@@ -302,7 +345,7 @@ func (f *fixture) reaches(s daemon.State) {
 // powerCut boots the node anew with what was finalized.
 func (f *fixture) powerCut() {
 	f.m.boots++
-	f.m.staged, f.m.rebooting = "", false
+	f.m.staged, f.m.rebooting, f.m.prepared, f.m.softs = "", false, false, 0
 	f.restart()
 }
 
@@ -310,12 +353,18 @@ func (f *fixture) powerCut() {
 func (f *fixture) step() error {
 	f.Helper()
 	_, err := f.agent.Step(f.Context())
-	_, drained := f.drain.Reconcile(f.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.name}})
+	drained := f.answerDrain()
 	if f.m.rebooting {
 		f.m.boot(f.T)
 		f.restart()
 	}
 	return errors.Join(err, drained)
+}
+
+// answerDrain lets the drain controller look once.
+func (f *fixture) answerDrain() error {
+	_, err := f.drain.Reconcile(f.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: f.name}})
+	return err
 }
 
 // fails goes on until a step fails and gives that failure.

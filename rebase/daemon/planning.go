@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -45,8 +46,10 @@ func planning(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if err := e.allowed(ctx, boots); refusedBySignature(err) {
 		return outcome{}, err
 	}
-	out := outcome{next: Applying, journal: &journal{Target: to, Plan: plan, Boots: boots, Forced: force,
-		Journey: in.journal.Journey + 1}}
+	j := journal{Target: to, Plan: plan, Boots: boots, Forced: force, Journey: in.journal.Journey + 1,
+		Policy: rebootPolicy(in, to, force)}
+	reboot := foreseeReboot(ctx, e, j)
+	out := outcome{next: Applying, journal: &j, record: func(r *nodestate.Record) { r.SetSoftReboot(reboot) }}
 	if slices.Contains(plan.Steps, disruption.Action{Type: disruption.Drain}) {
 		out.next = Draining
 	}

@@ -81,13 +81,14 @@ type row struct {
 // table is the state machine.
 func table() map[State]row {
 	return map[State]row{
-		Idle:        {run: idle, alone: true, phase: 0, moves: []State{Planning}},
-		Planning:    {run: planning, phase: 1, moves: []State{Draining, Applying}},
-		Draining:    {run: draining, retargets: true, phase: 2, moves: []State{Applying, Planning}},
-		Applying:    {run: applying, retargets: true, alone: true, phase: 3, moves: []State{Acting, Rebooting, Planning}},
-		Acting:      {run: acting, retargets: true, alone: true, phase: 4, moves: []State{Verifying, Draining, Planning}},
-		Rebooting:   {run: rebooting, alone: true, phase: 4, moves: []State{Verifying, Draining, Planning}},
-		Verifying:   {run: verifying, retargets: true, alone: true, phase: 5, moves: []State{Uncordoning, Planning}},
+		Idle:      {run: idle, alone: true, phase: 0, moves: []State{Planning}},
+		Planning:  {run: planning, phase: 1, moves: []State{Draining, Applying}},
+		Draining:  {run: draining, retargets: true, phase: 2, moves: []State{Applying, Planning}},
+		Applying:  {run: applying, retargets: true, alone: true, phase: 3, moves: []State{Acting, Rebooting, Planning}},
+		Acting:    {run: acting, retargets: true, alone: true, phase: 4, moves: []State{Verifying, Draining, Planning}},
+		Rebooting: {run: rebooting, alone: true, phase: 4, moves: []State{Verifying, Draining, Planning}},
+		Verifying: {run: verifying, retargets: true, alone: true, phase: 5,
+			moves: []State{Uncordoning, Rebooting, Planning}},
 		Uncordoning: {run: uncordoning, phase: 6, moves: []State{Idle}},
 	}
 }

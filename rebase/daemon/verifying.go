@@ -25,11 +25,26 @@ func (m marked) Is(target error) bool { return target == m.kind }
 // Unwrap gives what it says.
 func (m marked) Unwrap() error { return m.error }
 
-// verifying compares the node with its target and records that it has it.
+// verifying verifies the node. After a soft reboot that does not get there in time the hardware reboots, once, into the
+// same image: the state that the running kernel and /run keep may be the cause.
 func verifying(ctx context.Context, e *edges, in observed) (outcome, error) {
+	out, err := verify(ctx, e, in)
+	if err == nil || in.journal.Soft == nil || !in.waits(e, softHealthLimit) {
+		return out, err
+	}
+	return fallBack(ctx, e, in, err)
+}
+
+// verify compares the node with its target and records that it has it.
+func verify(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if e.healthy != nil {
 		if err := e.healthy(ctx); err != nil {
 			return outcome{}, fmt.Errorf("the node is not healthy: %w", err)
+		}
+	}
+	if in.journal.Soft != nil {
+		if err := kubeletRuns(ctx, e); err != nil {
+			return outcome{}, fmt.Errorf("the node is not healthy after a soft reboot: %w", err)
 		}
 	}
 	wanted, err := targetConfig(ctx, e.configs, in)

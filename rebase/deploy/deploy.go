@@ -59,6 +59,19 @@ type Unstager interface {
 	Unstage(ctx context.Context) error
 }
 
+// SoftRebooter takes the staged deployment by a soft reboot: userspace starts anew in it, hardware and kernel run on.
+// Whether that is right for the two deployments is the caller's to decide (rebase/softreboot). A Reboot withdraws what
+// is prepared.
+type SoftRebooter interface {
+	// PrepareSoft lets the next soft reboot take the staged deployment; a plain `systemctl reboot` may be one from then
+	// on. A failure says what the deployer's program says, and leaves nothing prepared.
+	PrepareSoft(ctx context.Context) error
+	// SoftReboot asks for it, after PrepareSoft, and returns when it has been asked for.
+	SoftReboot(ctx context.Context) error
+	// CancelSoft withdraws what is prepared; that nothing is prepared is no error.
+	CancelSoft(ctx context.Context) error
+}
+
 // Status is what a node's deployments are. A nil deployment is not there.
 type Status struct {
 	Kind     Kind

@@ -7,6 +7,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"dayone.dev/dayone/rebase/softreboot"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -16,6 +17,8 @@ type Foresight struct {
 	// build is among Builds with that name as its image.
 	Target   target.Target
 	Settings Settings
+	// Reboot is the pool's reboot policy.
+	Reboot softreboot.Policy
 	// Builds tell how images differ.
 	Builds []mcfgv1.MachineOSBuild
 	// Config gives a rendered config by name; nil: it is gone.
@@ -73,6 +76,9 @@ func ForPool(nodes map[string]target.Target, f Foresight) (Foreseen, error) {
 		}
 	}
 	out.Plan = NewPoolPlan(f.Target, transitions)
+	if f.Reboot != softreboot.Hard {
+		out.Plan.Reboot = f.Reboot
+	}
 	return out, nil
 }
 
@@ -96,7 +102,8 @@ func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (
 		return Plan{}, Transition{}, err
 	}
 	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Boots: plan.boots(),
-		Change: way.image(f.Settings.Actor), Steps: plan.Steps, Changed: len(plan.Changes), Why: plan.Because()}, nil
+		Change: way.image(f.Settings.Actor), Steps: plan.Steps, Changed: len(plan.Changes), Why: plan.Because(),
+		Reboot: f.rebootOf(plan, way.image(f.Settings.Actor))}, nil
 }
 
 // Because names the first change that makes the level what it is, and why.

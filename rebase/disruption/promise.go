@@ -11,6 +11,7 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/softreboot"
 )
 
 // ErrPlanChanged is the error of an agent whose own plan is not the one that its node was promised.
@@ -56,6 +57,8 @@ type Promise struct {
 	Level Level  `json:"level"`
 	// Change says how the image differs from the one that the node has.
 	Change ImageChange `json:"change,omitempty"`
+	// Reboot is the pool's reboot policy; empty: Hard.
+	Reboot softreboot.Policy `json:"reboot,omitempty"`
 	// Sent is when the node got its target, RFC 3339.
 	Sent string `json:"told,omitempty"`
 }

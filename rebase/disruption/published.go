@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/softreboot"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -30,6 +31,9 @@ type Transition struct {
 	Change ImageChange `json:"change,omitempty"`
 	// Steps are in the order in which they are carried out.
 	Steps []Action `json:"steps"`
+	// Reboot is how such a node reboots, as far as configs and images tell: "soft (likely)", or "hard: REASON". The node
+	// decides. Absent where it does not reboot or the pool's policy is Hard.
+	Reboot string `json:"reboot,omitempty"`
 	// Changed is how many files, units and other parts differ.
 	Changed int `json:"changed"`
 	// Why is the first change of those that make the level what it is.
@@ -41,6 +45,8 @@ type Transition struct {
 type PoolPlan struct {
 	// Target is what the nodes are to have.
 	Target target.Target `json:"target"`
+	// Reboot is the pool's reboot policy; absent: Hard.
+	Reboot softreboot.Policy `json:"reboot,omitempty"`
 	// Nodes is how many nodes do not have it yet.
 	Nodes int `json:"nodes"`
 	// Level is the worst of all transitions.
@@ -99,7 +105,8 @@ func (p PoolPlan) Transition(from target.Target) (Transition, bool) {
 
 // Promise is what a node with a transition is promised.
 func (p PoolPlan) Promise(w Transition) Promise {
-	return Promise{Config: p.Target.Config, Image: p.Target.Image, Hash: w.Hash, Level: w.Level, Change: w.Change}
+	return Promise{Config: p.Target.Config, Image: p.Target.Image, Hash: w.Hash, Level: w.Level, Change: w.Change,
+		Reboot: p.Reboot}
 }
 
 // Encode gives the annotation's value.
@@ -157,6 +164,7 @@ func (p PoolPlan) Describe() string {
 			break
 		}
 	}
+	out += p.describeReboots()
 	if len(p.Blocking) > 0 {
 		out += "; PodDisruptionBudgets that allow no eviction now: " + strings.Join(p.Blocking, ", ")
 	}

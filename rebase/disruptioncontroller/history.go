@@ -12,7 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/softreboot"
 )
 
 // noteTimes writes upon each node that has arrived how long it took since it got its target. The note is on the node,
@@ -36,7 +38,11 @@ func noteTimes(ctx context.Context, c client.Client, pool *rollout.PoolView, now
 			arrived = n.UpdatedSince
 		}
 		times := rollout.Times{Sent: h.Promised.Sent, Seconds: maps.Clone(h.Times.Seconds)}
-		times.Seconds[h.Promised.Level.String()] = max(1, int64(arrived.Sub(sent).Seconds()))
+		what := h.Promised.Level.String()
+		if h.Promised.Level == disruption.LevelReboot && n.Record.LastBoot == (softreboot.Decision{Soft: true}).String() {
+			what = rollout.SoftReboot
+		}
+		times.Seconds[what] = max(1, int64(arrived.Sub(sent).Seconds()))
 		raw, err := json.Marshal(times)
 		if err != nil {
 			return fmt.Errorf("note times of node %s: %w", n.Name, err)

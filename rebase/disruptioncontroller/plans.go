@@ -70,6 +70,7 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 	if pool == nil {
 		return ctrl.Result{}, nil
 	}
+	soft := softReboots(pool)
 	if err := noteTimes(ctx, r.client, pool, r.o.Now()); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -78,19 +79,19 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	if pool.Pool.Target.Config == "" {
-		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnrendered, "the pool has no rendered config yet")
+		return ctrl.Result{}, r.condition(ctx, pool.Object, soft, false, reasonUnrendered, "the pool has no rendered config yet")
 	}
 	result := ctrl.Result{}
 	expected, coming, err := r.expect(ctx, c, pool, s)
 	if err != nil {
-		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnreadable, err.Error())
+		return ctrl.Result{}, r.condition(ctx, pool.Object, soft, false, reasonUnreadable, err.Error())
 	}
 	if pool.Building {
-		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonImage, pool.Pool.Hold+"; "+expected)
+		return ctrl.Result{}, r.condition(ctx, pool.Object, soft, false, reasonImage, pool.Pool.Hold+"; "+expected)
 	}
 	plan, draining, err := r.foresee(ctx, c, pool, s, nil)
 	if err != nil {
-		return ctrl.Result{}, r.condition(ctx, pool.Object, false, reasonUnreadable, err.Error())
+		return ctrl.Result{}, r.condition(ctx, pool.Object, soft, false, reasonUnreadable, err.Error())
 	}
 	if plan.Level >= disruption.LevelDrain {
 		if plan.Blocking, err = fleet.Blocking(ctx, r.live, draining); err != nil {
@@ -110,9 +111,9 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 		}
 	}
 	if coming {
-		return result, r.condition(ctx, written, false, reasonImage, plan.Describe()+"; another image follows; "+expected)
+		return result, r.condition(ctx, written, soft, false, reasonImage, plan.Describe()+"; another image follows; "+expected)
 	}
-	return result, r.condition(ctx, written, true, plan.Level.String(), plan.Describe())
+	return result, r.condition(ctx, written, soft, true, plan.Level.String(), plan.Describe())
 }
 
 // expect says what the image that the pool gets next does to the nodes; coming is false when there is none.
@@ -138,7 +139,7 @@ func (r *Plans) foresee(ctx context.Context, c *rollout.Cluster, pool *rollout.P
 	coming *mcfgv1.MachineOSBuild) (plan disruption.PoolPlan, draining map[string]bool, err error) {
 	to, builds := pool.With(coming, c.Builds)
 	foreseen, err := disruption.ForPool(pool.NodeStates(), disruption.Foresight{Target: to, Settings: s, Builds: builds,
-		Config: func(name string) (*mcfgv1.MachineConfig, error) { return renderedConfig(ctx, r.client, name) }})
+		Reboot: pool.Reboots(), Config: func(name string) (*mcfgv1.MachineConfig, error) { return renderedConfig(ctx, r.client, name) }})
 	if err != nil {
 		return plan, nil, err
 	}
@@ -160,16 +161,20 @@ func renderedConfig(ctx context.Context, c client.Reader, name string) (*mcfgv1.
 	return mc, nil
 }
 
-// condition writes EffectKnown if it says something new.
-func (r *Plans) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, known bool, reason,
-	message string) error {
+// condition writes EffectKnown, and SoftReboots where there is one, if they say something new.
+func (r *Plans) condition(ctx context.Context, pool *mcfgv1.MachineConfigPool, soft *mcfgv1.MachineConfigPoolCondition,
+	known bool, reason, message string) error {
 	want := mcfgv1.MachineConfigPoolCondition{Type: ConditionEffectKnown, Status: corev1.ConditionFalse, Reason: reason,
 		Message: bounded(message)}
 	if known {
 		want.Status = corev1.ConditionTrue
 	}
 	changed := pool.DeepCopy()
-	if !manifests.SetPoolCondition(&changed.Status.Conditions, want, r.o.Now()) {
+	news := manifests.SetPoolCondition(&changed.Status.Conditions, want, r.o.Now())
+	if soft != nil {
+		news = manifests.SetPoolCondition(&changed.Status.Conditions, *soft, r.o.Now()) || news
+	}
+	if !news {
 		return nil
 	}
 	if err := r.client.Status().Patch(ctx, changed,

@@ -8,6 +8,7 @@ import (
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/softreboot"
 )
 
 // Where things are on a node. The machine-config files' places are MCO's (pkg/daemon/constants/constants.go).
@@ -56,6 +57,9 @@ type Config struct {
 	// PersistNICNames keeps the names of network cards over the change of the OS, with the node's nmstatectl, as MCO does:
 	// on Enterprise Linux 8 and 9, where a later OS may name them otherwise; elsewhere it has no effect.
 	PersistNICNames bool `json:"persistNICNames,omitempty"`
+	// RebootPolicy says whether the image may be taken by a soft reboot; default SoftIfPossible: nothing but Ignition and
+	// firstboot has run on the node, and the image must be of the kernel and the settings that run.
+	RebootPolicy softreboot.Policy `json:"rebootPolicy,omitempty"`
 	// BeforeReboot is a command that must succeed before the reboot.
 	BeforeReboot []string `json:"beforeReboot,omitempty"`
 	// Health is a command that must succeed within HealthTimeout in the new image, or the node goes back once; empty: that
@@ -85,6 +89,9 @@ func (c Config) Validate() error {
 	default:
 		return fmt.Errorf("deployer %q is none of ostree, rpm-ostree, bootc", c.Deployer)
 	}
+	if _, err := softreboot.ParsePolicy(string(c.RebootPolicy)); err != nil {
+		return fmt.Errorf("rebootPolicy: %w", err)
+	}
 	switch {
 	case c.Version != configVersion:
 		return fmt.Errorf("version is %d, only %d is known", c.Version, configVersion)
@@ -113,6 +120,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxReboots == 0 {
 		c.MaxReboots = defaultMaxReboots
+	}
+	if c.RebootPolicy == "" {
+		c.RebootPolicy = softreboot.SoftIfPossible
 	}
 	if c.ExpectedBoots == 0 {
 		c.ExpectedBoots = defaultExpectedBoots

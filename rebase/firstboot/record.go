@@ -13,6 +13,8 @@ import (
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/rebase/softreboot"
+	"dayone.dev/dayone/rebase/softreboot/userspace"
 )
 
 // State says how far a node is.
@@ -46,7 +48,10 @@ type Record struct {
 	WentBack string       `json:"wentBack,omitempty"` // why this node left the image; empty: it did not
 	Warning  string       `json:"warning,omitempty"`  // of a node that is done, and not quite what the config asks for
 	Boots    []Boot       `json:"boots,omitempty"`
-	Updated  time.Time    `json:"updated"`
+	// Soft is the soft reboot that was asked for last; Hard is why a reboot was hard, or is to be.
+	Soft    *userspace.Switch `json:"soft,omitempty"`
+	Hard    string            `json:"hard,omitempty"`
+	Updated time.Time         `json:"updated"`
 }
 
 // Boot is one boot that firstboot saw.
@@ -54,6 +59,40 @@ type Boot struct {
 	ID    string    `json:"id"`
 	Image string    `json:"image"`
 	Time  time.Time `json:"time"`
+	// Soft: hardware and kernel ran on from the boot before.
+	Soft bool `json:"soft,omitempty"`
+}
+
+// Counts tells in words how often hardware and userspace started, such as "1 hardware boot, 1 soft reboot".
+func (r Record) Counts() string {
+	soft := 0
+	for _, b := range r.Boots {
+		if b.Soft {
+			soft++
+		}
+	}
+	count := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	out := count(len(r.Boots)-soft, "hardware boot")
+	if soft > 0 {
+		out += ", " + count(soft, "soft reboot")
+	}
+	return out
+}
+
+// lastBoot is how the node came into what it runs.
+func (r Record) lastBoot() softreboot.Decision {
+	if last := len(r.Boots) - 1; last >= 0 && r.Boots[last].Soft {
+		return softreboot.Decision{Soft: true}
+	}
+	if r.Soft != nil {
+		return softreboot.Decision{Why: "the hardware rebooted before or during the soft reboot"}
+	}
+	return softreboot.Decision{Why: r.Hard}
 }
 
 // journal keeps a Record on disk and tells people what is in it.
@@ -147,6 +186,7 @@ func (j *journal) sawBoot(id string, booted *deploy.Deployment) {
 		j.Booted = booted.Commit
 	}
 	if last := len(j.Boots) - 1; last < 0 || !nodedisk.SameBoot(j.Boots[last].ID, id) {
-		j.Boots = append(j.Boots, Boot{ID: id, Image: j.Booted, Time: j.now().UTC()})
+		j.Boots = append(j.Boots, Boot{ID: id, Image: j.Booted, Time: j.now().UTC(),
+			Soft: last >= 0 && nodedisk.SoftRebooted(j.Boots[last].ID, id)})
 	}
 }

@@ -10,11 +10,12 @@ import (
 
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/softreboot"
 )
 
 // settle writes what says that this node has converged: MCO's currentconfig, currentimage and node-annotations.json
 // (pkg/daemon/daemon.go), then the mark that ends first boot. Every step may be done twice.
-func settle(root string, w wanted) error {
+func settle(root string, w wanted, lastBoot softreboot.Decision) error {
 	dir := filepath.Join(root, currentDir)
 	config := w.content
 	if config == nil {
@@ -33,7 +34,7 @@ func settle(root string, w wanted) error {
 			return err
 		}
 	}
-	if err := writeAnnotations(filepath.Join(dir, "node-annotations.json"), w); err != nil {
+	if err := writeAnnotations(filepath.Join(dir, "node-annotations.json"), w, lastBoot); err != nil {
 		return err
 	}
 	if err := nodedisk.WriteFile(filepath.Join(root, StateDir, "done"), []byte(w.image.String()+"\n"), 0o644); err != nil {
@@ -47,7 +48,7 @@ func settle(root string, w wanted) error {
 }
 
 // writeAnnotations completes the annotations that the config server wrote for the Node object; others stay.
-func writeAnnotations(path string, w wanted) error {
+func writeAnnotations(path string, w wanted, lastBoot softreboot.Decision) error {
 	annotations := map[string]string{}
 	raw, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,6 +62,7 @@ func writeAnnotations(path string, w wanted) error {
 	// Not Parse: what a server wrote for this node is replaced, and must not stop it where it is wrong.
 	record := nodestate.Record{CurrentConfig: w.config.Name, DesiredConfig: w.config.Name, FirstPivotConfig: w.config.Name,
 		State: nodestate.StateDone}
+	record.SetLastBoot(lastBoot.String())
 	if w.layered {
 		record.CurrentImage, record.DesiredImage = w.image.String(), w.image.String()
 	}

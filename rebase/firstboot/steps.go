@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/host"
 	"dayone.dev/dayone/rebase/deploy/pull"
+	"dayone.dev/dayone/rebase/softreboot"
 )
 
 // rebootLimit is how long an orderly shutdown may take before firstboot counts the request as lost and asks again.
@@ -82,6 +83,9 @@ func observe(ctx context.Context, o Options, j *journal) (a attempt, err error) 
 	if err := mergePullAuth(o.Root, j); err != nil {
 		return a, err
 	}
+	if err := userspaceOf(o).Mend(ctx); err != nil { // before anything is read from ostree
+		return a, err
+	}
 	choice, err := o.Choose(ctx, o.Root, a.config.Deployer, o.Log)
 	if err != nil {
 		return a, err
@@ -128,16 +132,20 @@ func verify(ctx context.Context, a attempt, j *journal) (bool, error) {
 	if err := j.enter(StateVerifying); err != nil {
 		return false, err
 	}
-	if err := waitHealthy(ctx, a.o.Root, a.config, a.o.Log); err != nil {
+	if err := healthy(ctx, a, j); err != nil {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
+		if j.lastBoot().Soft {
+			return rebootHard(ctx, a, j, err)
+		}
 		return revert(ctx, a, j, err)
 	}
-	if err := settle(a.o.Root, w); err != nil {
+	if err := settle(a.o.Root, w, j.lastBoot()); err != nil {
 		return false, err
 	}
-	log := a.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name, "boots": len(j.Boots)})
+	log := a.o.Log.WithFields(logrus.Fields{"image": w.image.String(), "config": w.config.Name, "boots": j.Counts(),
+		"last_boot": j.lastBoot().String()})
 	if len(j.Boots) > a.config.ExpectedBoots {
 		log.WithField("expected", a.config.ExpectedBoots).Warn("more boots than planned")
 	}
@@ -165,7 +173,7 @@ func revert(ctx context.Context, a attempt, j *journal, cause error) (bool, erro
 		return false, err
 	}
 	a.o.Log.WithError(cause).Error("the image is not healthy, reverting to the OS before it")
-	return true, reboot(ctx, a.deployer)
+	return true, reboot(ctx, a.deployer.Reboot)
 }
 
 // stayReverted ends first boot on a node that left the image.
@@ -286,17 +294,22 @@ func rebootIntoNew(ctx context.Context, a attempt, j *journal) (bool, error) {
 	if err := runCommand(ctx, a.config.BeforeReboot, "prepare reboot"); err != nil {
 		return false, err
 	}
+	prepareReboot(ctx, a, j)
 	j.Reboots++
 	if err := j.enter(StateRebooting); err != nil {
 		return false, err
 	}
-	a.o.Log.WithField("reboot", j.Reboots).Info("rebooting into the image")
-	return true, reboot(ctx, a.deployer)
+	how := softreboot.Decision{Soft: j.Soft != nil, Why: j.Hard}
+	a.o.Log.WithField("reboot", j.Reboots).WithField("how", how.String()).Info("rebooting into the image")
+	if j.Soft != nil {
+		return true, rebootSoft(ctx, a)
+	}
+	return true, reboot(ctx, a.deployer.Reboot)
 }
 
 // reboot returns when the shutdown ends this program.
-func reboot(ctx context.Context, d deploy.Deployer) error {
-	if err := d.Reboot(ctx); err != nil {
+func reboot(ctx context.Context, ask func(context.Context) error) error {
+	if err := ask(ctx); err != nil {
 		return err
 	}
 	timer := time.NewTimer(rebootLimit)

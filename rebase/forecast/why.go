@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/rebase/softreboot"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -34,6 +35,13 @@ type Node struct {
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Drain  string `json:"drain,omitempty"`
+	// RebootPolicy is the pool's, absent where it is Hard. SoftReboot is what the agent found of it before the last drain,
+	// and LastBoot how the node came into what it runs: "soft", or "hard: REASON". Reboots is the forecast for the way to
+	// the target.
+	RebootPolicy softreboot.Policy `json:"rebootPolicy,omitempty"`
+	SoftReboot   string            `json:"softReboot,omitempty"`
+	LastBoot     string            `json:"lastBoot,omitempty"`
+	Reboots      string            `json:"reboots,omitempty"`
 	// InTheWay are the nodes that take the pool's places, PoolConditions what the pool complains of.
 	InTheWay       []string `json:"inTheWay,omitempty"`
 	PoolConditions []string `json:"poolConditions,omitempty"`
@@ -118,6 +126,7 @@ func (n *Node) report(node *corev1.Node) {
 	}
 	n.Current, n.Desired = r.Current(), r.Desired()
 	n.State, n.Reason = string(r.State), r.Reason
+	n.SoftReboot, n.LastBoot = r.SoftReboot, r.LastBoot
 	if r.DesiredDrain != "" && !r.Drained() {
 		n.Drain = r.DesiredDrain + " is asked for"
 		if since := node.Annotations[manifests.AnnotationDrainStarted]; since != "" {
@@ -129,6 +138,13 @@ func (n *Node) report(node *corev1.Node) {
 // place adds what the pool's plan says of the node and of those in its way.
 func (n *Node) place(p *Pool) {
 	n.Pool, n.Target, n.Faults = p.Pool, p.Target, p.Faults
+	if policy := p.view.Reboots(); policy != softreboot.Hard {
+		n.RebootPolicy = policy
+	}
+	if plan := p.view.Effects; plan != nil {
+		w, _ := plan.Transition(n.Current)
+		n.Reboots = w.Reboot
+	}
 	if v, found := p.Verdict(n.Node); found {
 		n.Verdict = &v
 	}

@@ -32,6 +32,13 @@ func SameBoot(noted, now string) bool {
 	return noted == now || strings.Count(noted, ".") == 1 && strings.HasPrefix(now, noted+".")
 }
 
+// SoftRebooted tells whether the boot now came from the one that was noted by soft reboots alone: kernel and PID 1 run
+// on.
+func SoftRebooted(noted, now string) bool {
+	kernel := func(id string) string { return id[:max(0, strings.LastIndex(id, "."))] }
+	return noted != now && strings.Count(noted, ".") == 2 && kernel(noted) == kernel(now)
+}
+
 func startOfInit(root string) (string, error) {
 	stat, err := os.ReadFile(filepath.Join(root, "proc/1/stat"))
 	if err != nil {

@@ -68,3 +68,19 @@ func TestSameBoot(t *testing.T) {
 		assert.Equal(t, c.same, nodedisk.SameBoot(c.noted, "k1.77.27"), c.name)
 	}
 }
+
+func TestSoftRebooted(t *testing.T) {
+	for _, c := range []struct {
+		name, noted string
+		soft        bool
+	}{
+		{"the same boot", "k1.77.90", false},
+		{"another root, the same kernel", "k1.77.27", true},
+		{"another kernel", "k2.77.27", false},
+		{"another PID 1", "k1.12.27", false},
+		{"an agent of before noted it", "k1.77", false},
+		{"nothing noted", "", false},
+	} {
+		assert.Equal(t, c.soft, nodedisk.SoftRebooted(c.noted, "k1.77.90"), c.name)
+	}
+}

@@ -69,6 +69,9 @@ type Record struct {
 	PostConfigAction string
 	// Progress is what the agent is doing at the moment, in words and bytes.
 	Progress string
+	// SoftReboot is what the agent found before the drain of a pool with a reboot policy: "soft", which means likely, or
+	// "hard: REASON". LastBoot is how the node came into what it runs, in the same words.
+	SoftReboot, LastBoot string
 	// DesiredDrain is the agent's request, "drain-CONFIG" or "uncordon-CONFIG"; LastAppliedDrain is the drain controller's
 	// echo of it.
 	DesiredDrain, LastAppliedDrain string
@@ -92,6 +95,8 @@ func fields() []field {
 		{manifests.AnnotationReason, func(r *Record) *string { return &r.Reason }},
 		{manifests.AnnotationPostConfigAction, func(r *Record) *string { return &r.PostConfigAction }},
 		{manifests.AnnotationAgentProgress, func(r *Record) *string { return &r.Progress }},
+		{manifests.AnnotationSoftReboot, func(r *Record) *string { return &r.SoftReboot }},
+		{manifests.AnnotationLastBoot, func(r *Record) *string { return &r.LastBoot }},
 		{keyDesiredDrain, func(r *Record) *string { return &r.DesiredDrain }},
 		{keyLastAppliedDrain, func(r *Record) *string { return &r.LastAppliedDrain }},
 	}
@@ -150,17 +155,25 @@ func Apply(annotations map[string]string, patch map[string]*string) map[string]s
 }
 
 // SetReason stores a failure's text, cut at maxReason bytes without breaking a character.
-func (r *Record) SetReason(text string) {
+func (r *Record) SetReason(text string) { r.Reason = bounded(text, maxReason) }
+
+// SetSoftReboot and SetLastBoot store what is said of reboots, cut like a reason.
+func (r *Record) SetSoftReboot(text string) { r.SoftReboot = bounded(text, maxValue) }
+
+// SetLastBoot is described with SetSoftReboot.
+func (r *Record) SetLastBoot(text string) { r.LastBoot = bounded(text, maxValue) }
+
+func bounded(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "�")
-	if len(text) > maxReason {
-		const mark = "…"
-		cut := maxReason - len(mark)
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + mark
+	if len(text) <= limit {
+		return text
 	}
-	r.Reason = text
+	const mark = "…"
+	cut := limit - len(mark)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + mark
 }
 
 // Current is what the node runs.

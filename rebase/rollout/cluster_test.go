@@ -134,6 +134,12 @@ func TestEstimate(t *testing.T) {
 	assert.Equal(t, 500*time.Second, c.Estimate(plan, 0))
 	assert.Equal(t, 250*time.Second, c.Estimate(plan, 2))
 	assert.Zero(t, c.Estimate(disruption.PoolPlan{}, 1))
+	plan.Transitions[0].Reboot = "soft (likely)"
+	assert.Equal(t, 500*time.Second, c.Estimate(plan, 0), "no soft reboot has been timed yet")
+	soft := fleetOf(1)
+	soft.Nodes[0].Annotations[manifests.AnnotationUpdateTimes] = `{"seconds":{"Reboot":60,"SoftReboot":20,"Drain":10}}`
+	assert.Equal(t, 100*time.Second, soft.Estimate(plan, 0))
+	plan.Transitions[0].Reboot = ""
 	plan.Transitions[1].Level = disruption.LevelReload
 	assert.Zero(t, c.Estimate(plan, 1), "nobody knows how long that takes")
 }

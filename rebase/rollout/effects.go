@@ -10,6 +10,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/rebase/softreboot"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -21,6 +22,9 @@ func (l *PoolView) foresee(required bool) {
 		l.Faults = append(l.Faults, err.Error())
 		l.Hold(err.Error())
 		return
+	}
+	if _, err := softreboot.PolicyOf(l.Object.Annotations); err != nil {
+		l.Faults = append(l.Faults, err.Error()+"; nodes reboot hard")
 	}
 	plan, err := disruption.PoolPlanOf(l.Object.Annotations)
 	if err != nil {
@@ -44,6 +48,15 @@ func (l *PoolView) foresee(required bool) {
 	for i := range l.Nodes {
 		l.Nodes[i].Unforeseen = unforeseen(plan, l.Nodes[i].Record)
 	}
+}
+
+// Reboots is the pool's reboot policy; one that cannot be read is Hard, and a fault of the pool.
+func (l *PoolView) Reboots() softreboot.Policy {
+	policy, err := softreboot.PolicyOf(l.Object.Annotations)
+	if err != nil {
+		return softreboot.Hard
+	}
+	return policy
 }
 
 // unforeseen is why a node cannot go to a plan's target: its transition is not in the plan, which holds those of most

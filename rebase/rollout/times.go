@@ -18,6 +18,9 @@ type Times struct {
 	Seconds map[string]int64 `json:"seconds"`
 }
 
+// SoftReboot is where Times has a transition of level Reboot that was soft.
+const SoftReboot = "SoftReboot"
+
 // TimesOf reads the annotation; one that cannot be read is none.
 func TimesOf(annotations map[string]string) Times {
 	var t Times
@@ -42,6 +45,9 @@ func (c *Cluster) Estimate(plan disruption.PoolPlan, atOnce int) time.Duration {
 	sum := time.Duration(0)
 	for _, w := range plan.Transitions {
 		seconds := known[w.Level.String()]
+		if soft := known[SoftReboot]; w.SoftLikely() && len(soft) > 0 {
+			seconds = soft
+		}
 		if len(seconds) == 0 {
 			return 0
 		}

@@ -198,6 +198,11 @@ func poolHealth(p *forecast.Pool) []string {
 	for _, d := range e.Details {
 		lines = append(lines, d.Impossible...)
 	}
+	for i := range e.Transitions {
+		if w := &e.Transitions[i]; w.Reboot != "" {
+			say("from %s, %s: reboots %s", w.From.Config, count(w.Nodes), w.Reboot)
+		}
+	}
 	for _, b := range e.Blocking {
 		say("PodDisruptionBudget %s allows no eviction now: the drain waits for it", b)
 	}

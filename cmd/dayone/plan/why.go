@@ -196,6 +196,7 @@ func writeNode(w io.Writer, n *forecast.Node) error {
 	line("target", describeTarget(n.Target))
 	line("agent", strings.TrimSuffix(n.State+": "+n.Reason, ": "))
 	line("drain", n.Drain)
+	line("reboots", describeReboots(n))
 	for _, other := range n.InTheWay {
 		line("others", other)
 	}
@@ -203,6 +204,18 @@ func writeNode(w io.Writer, n *forecast.Node) error {
 		line("pool", fault)
 	}
 	return nil
+}
+
+// describeReboots says how the node reboots, and why not softly.
+func describeReboots(n *forecast.Node) string {
+	var out []string
+	for _, part := range []struct{ words, value string }{{"policy ", string(n.RebootPolicy)}, {"next ", n.Reboots},
+		{"the agent found ", n.SoftReboot}, {"last ", n.LastBoot}} {
+		if part.value != "" {
+			out = append(out, part.words+part.value)
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 func inImage(t target.Target) string {

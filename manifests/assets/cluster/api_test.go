@@ -42,6 +42,7 @@ func install(t testing.TB) *kubetest.Env {
 			annotated(machineOSConfig("probe", "registry.example.test/os:tag"), manifests.AnnotationRebuild, "no"),
 			annotated(machineConfig("probe"), manifests.AnnotationOwnPostConfigAction, "Explode"),
 			annotated(pool("probe", 0), manifests.AnnotationMaxDisruption, "Much"),
+			annotated(pool("probe", 0), manifests.AnnotationRebootPolicy, "Soft"),
 			annotated(machineConfiguration("{}"), manifests.AnnotationMirrorPolicy, "Nonsense"),
 		} {
 			assert.Error(c, e.Client.Create(t.Context(), probe, client.DryRunAll))

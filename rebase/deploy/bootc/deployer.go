@@ -43,7 +43,9 @@ type hostEntry struct {
 	Incompatible bool `json:"incompatible"`
 	// DownloadOnly: it is staged, and no shutdown applies it (`bootc upgrade --download-only`).
 	DownloadOnly bool `json:"downloadOnly"`
-	OSTree       *struct {
+	// SoftRebootCapable is bootc's opinion; it does not look at composefs.
+	SoftRebootCapable bool `json:"softRebootCapable"`
+	OSTree            *struct {
 		Stateroot string `json:"stateroot"`
 		Checksum  string `json:"checksum"`
 		Serial    int    `json:"deploySerial"`
@@ -61,13 +63,9 @@ func (d *Deployer) Status(ctx context.Context) (deploy.Status, error) {
 
 // read gives what is only downloaded, too.
 func (d *Deployer) read(ctx context.Context) (s deploy.Status, downloaded *deploy.Deployment, err error) {
-	raw, err := d.run(ctx, "bootc", "status", "--format=json")
+	host, err := d.entries(ctx)
 	if err != nil {
 		return deploy.Status{}, nil, err
-	}
-	var host hostStatus
-	if err := json.Unmarshal(raw, &host); err != nil {
-		return deploy.Status{}, nil, fmt.Errorf("read bootc status: %w", err)
 	}
 	s = deploy.Status{Kind: deploy.KindBootc, Booted: host.Status.Booted.deployment(),
 		Rollback: host.Status.Rollback.deployment()}
@@ -85,6 +83,18 @@ func (d *Deployer) read(ctx context.Context) (s deploy.Status, downloaded *deplo
 		}
 	}
 	return s, downloaded, nil
+}
+
+// entries reads what bootc says of its deployments.
+func (d *Deployer) entries(ctx context.Context) (s hostStatus, err error) {
+	raw, err := d.run(ctx, "bootc", "status", "--format=json")
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, fmt.Errorf("read bootc status: %w", err)
+	}
+	return s, nil
 }
 
 func (e *hostEntry) deployment() *deploy.Deployment {

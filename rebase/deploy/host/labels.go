@@ -34,7 +34,7 @@ func checkLabels(root string, s deploy.Status) error {
 		slices.Contains(arguments, "enforcing=0") {
 		return nil
 	}
-	tree, err := treeOf(s.Staged, root)
+	tree, err := TreeOf(s.Staged, root)
 	if err != nil {
 		return fmt.Errorf("check SELinux labels: %w", err)
 	}

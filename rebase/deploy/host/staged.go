@@ -35,8 +35,8 @@ func CheckStaged(ctx context.Context, root string, d deploy.Deployer) error {
 	return err
 }
 
-// treeOf is the directory of a deployment below root. A staged deployment's is there already.
-func treeOf(d *deploy.Deployment, root string) (string, error) {
+// TreeOf is the directory of a deployment below root. A staged deployment's is there already.
+func TreeOf(d *deploy.Deployment, root string) (string, error) {
 	if d == nil {
 		return "", errors.New("there is no deployment")
 	}
@@ -82,7 +82,7 @@ func (f kernelFile) in(list []kernelFile) bool {
 }
 
 func kernelSizes(root string, d *deploy.Deployment) ([]kernelFile, error) {
-	tree, err := treeOf(d, root)
+	tree, err := TreeOf(d, root)
 	if err != nil {
 		return nil, fmt.Errorf("read kernels: %w", err)
 	}
@@ -113,7 +113,7 @@ func checkMerge(ctx context.Context, root string, staged *deploy.Deployment) err
 	if err != nil {
 		return err
 	}
-	tree, err := treeOf(staged, root)
+	tree, err := TreeOf(staged, root)
 	if err != nil {
 		return fmt.Errorf("check /etc: %w", err)
 	}
@@ -123,7 +123,7 @@ func checkMerge(ctx context.Context, root string, staged *deploy.Deployment) err
 // Kernels lists the releases of the kernels in a deployment's tree below root, as they are on disk. A staged
 // deployment's tree is there already.
 func Kernels(root string, d *deploy.Deployment) ([]string, error) {
-	tree, err := treeOf(d, root)
+	tree, err := TreeOf(d, root)
 	if err != nil {
 		return nil, fmt.Errorf("list kernels: %w", err)
 	}

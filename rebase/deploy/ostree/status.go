@@ -30,6 +30,7 @@ type statusEntry struct {
 	commit               string
 	serial               string
 	staged, pending, old bool
+	next                 bool // prepared for a soft reboot
 }
 
 func (e statusEntry) id() string { return e.stateroot + "/" + e.commit + "." + e.serial }
@@ -43,7 +44,7 @@ func parseStatus(text string) []statusEntry {
 		}
 		all = append(all, statusEntry{booted: m[1] == "*", stateroot: m[2], commit: m[3], serial: m[4],
 			staged: strings.Contains(m[5], "(staged)"), pending: strings.Contains(m[5], "(pending)"),
-			old: strings.Contains(m[5], "(rollback)")})
+			old: strings.Contains(m[5], "(rollback)"), next: strings.Contains(m[5], "(soft-reboot)")})
 	}
 	return all
 }

@@ -11,15 +11,24 @@ import (
 )
 
 // Reboot asks the init system for a reboot. It uses systemd where it runs, and the reboot program otherwise, so that
-// staged deployments are finalized. The hardware reboots, also where somebody has prepared a soft reboot: systemd would
-// take that instead (systemctl(1)), and the kernel of the new deployment would not boot.
+// staged deployments are finalized. The hardware reboots, also where somebody has prepared a soft reboot: that is
+// withdrawn first, and systemd is told not to take it (systemctl(1)), because the kernel of the new deployment would not
+// boot.
 func Reboot(ctx context.Context) error {
+	if err := CancelSoft(ctx); err != nil {
+		return err
+	}
 	command := []string{"systemctl", "reboot"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		command = []string{"reboot"}
 	}
+	return ask(ctx, command...)
+}
+
+// ask asks the init system for a shutdown.
+func ask(ctx context.Context, command ...string) error {
 	asked := exec.CommandContext(ctx, command[0], command[1:]...)
-	asked.Env = append(os.Environ(), "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1")
+	asked.Env = append(os.Environ(), skipAuto)
 	out, err := asked.CombinedOutput()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
