@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,13 +77,19 @@ func demo(ctx context.Context) error {
 		}
 		return err
 	}
+	fmt.Fprintf(view, "Day 1 on this machine: dayone checks and renders %s, builds the masters' image\nand serves it; %d "+
+		"ostree hosts boot into it. Nothing stays afterwards, unless you asked for it (KEEP=1).\n",
+		cmp.Or(o.InstallDir, "the sample's install directory"), o.Masters)
 	r, err := e2e.Day1(ctx, o)
 	view.Close()
 	if r != nil {
 		err = errors.Join(err, show(r, *output))
 	}
-	if r != nil && o.Keep && *output == "text" {
-		kept(r)
+	if r != nil && *output == "text" {
+		if o.Keep {
+			kept(r)
+		}
+		next(o)
 	}
 	return err
 }
@@ -95,6 +102,16 @@ func show(r report, output string) error {
 	}
 	r.Print(os.Stdout)
 	return nil
+}
+
+// next says what to try after this.
+func next(o e2e.Options) {
+	fmt.Print("\ntry next:\n")
+	if !o.Keep {
+		fmt.Print("  make demo KEEP=1              the same, and the nodes stay for you to look into\n")
+	}
+	fmt.Print("  make demo FULL=1              the whole life: a real Kubernetes takes over, Day 2, opting out\n" +
+		"  bin/dayone sample --dir mine  an install directory of your own: docs/users/getting-started.md\n")
 }
 
 // kept says how what was left running is entered and ended.

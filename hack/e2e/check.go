@@ -178,7 +178,20 @@ func (c inspector) row(stateDir, digest string) {
 		return row.Stage == nodes.StageBooted, err
 	})
 	c.add(what, err == nil && row.Pool == "master" && row.Image == digest && row.Boots == expectedBoots && row.Asked > 0 &&
-		row.Bytes > 0 && row.Total >= row.Bytes && row.Reason == "", "%+v (%v)", row, err)
+		row.Bytes > 0 && row.Total >= row.Bytes && row.Reason == "", "%s", seen(row, err))
+}
+
+// seen is a row in one line, with what is wrong.
+func seen(row nodes.Row, err error) string {
+	text := fmt.Sprintf("%s in pool %s, asked for its config %d times, got %d bytes of %s (%d in all), %d boots", row.Stage,
+		row.Pool, row.Asked, row.Bytes, row.Image, row.Total, row.Boots)
+	if row.Reason != "" {
+		text += ", " + row.Reason
+	}
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	return text
 }
 
 func (c inspector) kernelArguments(want []string) {
