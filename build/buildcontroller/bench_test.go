@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"dayone.dev/dayone/manifests"
 )
@@ -49,6 +51,7 @@ func runAsController(kubeconfig string) error {
 	w := &world{images: newStandInRegistry(), clock: &clock{}}
 	o := w.options()
 	o.Log.Logger.SetOutput(io.Discard)
+	ctrllog.SetLogger(logr.Discard())
 	stop := startController(fatal{}, rest.CopyConfig(cfg), Add, o)
 	fmt.Println("started")
 	_, err = io.Copy(io.Discard, os.Stdin)

@@ -17,6 +17,9 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
@@ -28,6 +31,7 @@ import (
 func main() {
 	testnode.Init()
 	kubecluster.Init()
+	ctrllog.SetLogger(logr.Discard()) // watches that begin again are no part of the story
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := demo(ctx)
 	stop()
