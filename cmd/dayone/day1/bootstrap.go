@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
@@ -86,17 +87,28 @@ func runBootstrap(cmd *cobra.Command, o standalone.Options, versions render.Vers
 		return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
 	}
 	o.BillOfMaterials = sbom.OfBuilds(versions.Raw)
-	is, err := chosenFlow(flow, o.Dir)
+	config, err := layering(o.Dir)
+	is, err := chosenFlow(flow, config.Flow, err)
 	if err != nil {
 		return err
 	}
-	stop := serveStatus(cmd.Context(), &o.Options, statusListen)
+	stop := serveStatus(cmd.Context(), &o.Options, config, statusListen)
 	defer stop()
-	defer keepLogs(cmd.Context(), o.Options)()
+	defer keepLogs(cmd.Context(), o.Options, config.LogSpool)()
 	if is == installconfig.FlowOpenShift {
 		return runOpenShift(cmd.Context(), o)
 	}
 	return standalone.Run(cmd.Context(), o)
+}
+
+// layering is the layering field of an install directory. Of one that cannot be read it is empty: where the flow is
+// given, the run itself says why.
+func layering(dir string) (installconfig.Config, error) {
+	sidecar, err := preflight.Layering(dir)
+	if err != nil {
+		return installconfig.Config{}, err
+	}
+	return sidecar.Config, nil
 }
 
 // besideThis is the path of a program in the directory of this one.

@@ -12,7 +12,6 @@ import (
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/openshift"
 	"dayone.dev/dayone/bootstrap/openshift/loopback"
-	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/cmd/internal/cli"
@@ -20,20 +19,15 @@ import (
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
 )
 
-// chosenFlow is the flow of the command line, else that of the install directory.
-func chosenFlow(given, dir string) (installconfig.Flow, error) {
-	if given != "" {
-		switch is := installconfig.Flow(given); is {
-		case installconfig.FlowStandalone, installconfig.FlowOpenShift:
-			return is, nil
-		}
-		return "", errUnknownFlow()
+// chosenFlow is the flow of the command line, else that of the install directory, which err says could not be read.
+func chosenFlow(given string, written installconfig.Flow, err error) (installconfig.Flow, error) {
+	switch is := installconfig.Flow(given); is {
+	case "":
+		return written, err
+	case installconfig.FlowStandalone, installconfig.FlowOpenShift:
+		return is, nil
 	}
-	sidecar, err := preflight.Layering(dir)
-	if err != nil {
-		return "", err
-	}
-	return sidecar.Config.Flow, nil
+	return "", errUnknownFlow()
 }
 
 func errUnknownFlow() error { return cli.Usagef("--flow: write standalone or openshift") }

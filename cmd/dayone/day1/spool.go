@@ -9,19 +9,15 @@ import (
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/gather/spool"
 	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/installconfig"
 )
 
 // keepLogs sends log bundles to another machine where the install directory asks for it; end sends the last one, which
 // tells how the run ended. What cannot be sent stops nothing.
-func keepLogs(ctx context.Context, o day1.Options) (end func()) {
-	sidecar, err := preflight.Layering(o.Dir)
-	if err != nil {
-		return func() {} // the run itself says what is wrong
-	}
-	c := sidecar.Config.LogSpool
+func keepLogs(ctx context.Context, o day1.Options, c installconfig.LogSpool) (end func()) {
 	files, err := preflight.ReadLogSpool(o.Dir, c)
 	if err != nil || files == nil {
-		return func() {} // as above
+		return func() {} // the run itself says what is wrong
 	}
 	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir, MaxTotal: spool.MaxBundle,
 		Secrets: []string{files.Token}}

@@ -13,9 +13,9 @@ import (
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/nodes"
-	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/statuspage"
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/installconfig"
 )
 
 // statusSocket answers how far it is; systemd makes and removes its directory.
@@ -32,16 +32,14 @@ type statusServer struct {
 	begun   sync.Once
 }
 
-// serveStatus makes o tell the status server what happens. listen is HOST:PORT; default: what the install directory
-// says.
-func serveStatus(ctx context.Context, o *day1.Options, listen string) (stop func()) {
+// serveStatus makes o tell the status server what happens. listen is HOST:PORT; default: what the install directory's
+// config says.
+func serveStatus(ctx context.Context, o *day1.Options, config installconfig.Config, listen string) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
-	s := &statusServer{ctx: ctx, options: o, board: &statuspage.Board{}, listen: listen}
-	if sidecar, err := preflight.Layering(o.Dir); err == nil { // else the run itself says what is wrong
-		s.host = sidecar.Config.BootstrapRegistry.Host
-		if p := sidecar.Config.StatusPage.Port; listen == "" && p != 0 {
-			s.listen = net.JoinHostPort("", strconv.Itoa(p))
-		}
+	s := &statusServer{ctx: ctx, options: o, board: &statuspage.Board{}, listen: listen,
+		host: config.BootstrapRegistry.Host}
+	if p := config.StatusPage.Port; listen == "" && p != 0 {
+		s.listen = net.JoinHostPort("", strconv.Itoa(p))
 	}
 	logs := gather.Options{StateDir: o.StateDir, InstallDir: o.Dir}
 	s.board.Bundle = func(ctx context.Context, w io.Writer) error { return gather.Host(ctx, logs, w) }
