@@ -2,7 +2,6 @@ package preview
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,12 +22,6 @@ import (
 	"dayone.dev/dayone/rebase/forecast"
 	"dayone.dev/dayone/rebase/rollout"
 )
-
-//go:embed plan.schema.json
-var schema []byte
-
-// Schema is the JSON schema of a Forecast, made from the types by make generate.
-func Schema() []byte { return slices.Clone(schema) }
 
 // Forecast is what an install directory makes of a cluster. docs/operators/rollout.md describes it.
 type Forecast struct {

@@ -33,14 +33,17 @@ type View struct {
 // New makes a View; it is live when out is a terminal. Close ends it.
 func New(out io.Writer) *View {
 	v := &View{out: out, done: make(chan struct{})}
-	if f, ok := out.(*os.File); ok {
-		v.live = term.IsTerminal(int(f.Fd()))
-	}
-	if v.live {
+	if v.live = Live(out, os.Getenv("TERM")); v.live {
 		v.stopped.Add(1)
 		go v.redraw()
 	}
 	return v
+}
+
+// Live tells whether out is a terminal that can draw a line again; kind is the environment's TERM.
+func Live(out io.Writer, kind string) bool {
+	f, ok := out.(*os.File)
+	return ok && kind != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
 func (v *View) redraw() {
@@ -117,7 +120,7 @@ func (v *View) Begin(title string) {
 	defer v.mu.Unlock()
 	v.title, v.detail, v.began = title, "", time.Now()
 	if !v.live {
-		fmt.Fprintln(v.out, title+" …")
+		fmt.Fprintln(v.out, title+" ...")
 	}
 }
 
@@ -172,7 +175,7 @@ func shorten(s string, n int) string {
 		return r
 	}, s)
 	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
+		return string(r[:max(n-3, 0)]) + "..."[:min(n, 3)]
 	}
 	return s
 }

@@ -23,12 +23,13 @@ func TestPlainLines(t *testing.T) {
 	v.Phase(journal.Event{Kind: journal.EventReused, Record: rec, Index: 1, Total: 2})
 	v.Close()
 	assert.Equal(t,
-		"[1/2] take in the base image …\n      master: RUN true\n[1/2] take in the base image: done in 1.50s\n"+
+		"[1/2] take in the base image ...\n      master: RUN true\n[1/2] take in the base image: done in 1.50s\n"+
 			"[2/2] take in the base image: done by an earlier run\n", out.String())
 }
 
 func TestShortenControlCharacters(t *testing.T) {
 	assert.Equal(t, "50%  [31mred", shorten("50%\r\x1b[31mred\nsecond", 80))
-	assert.Equal(t, "four…", shorten("four characters", 5))
+	assert.Equal(t, "fo...", shorten("four characters", 5))
+	assert.Equal(t, "..", shorten("four characters", 2), "the smallest terminals")
 	assert.Equal(t, "ä", shorten("ä", 1))
 }

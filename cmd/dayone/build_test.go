@@ -17,14 +17,18 @@ import (
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/cli/clitest"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
-// The test program is its own build process.
+// The test program is its own build process, and with asProgram in its environment it is dayone.
 func TestMain(m *testing.M) {
 	if buildahengine.Init() {
 		return
+	}
+	if os.Getenv(asProgram) != "" {
+		main()
 	}
 	os.Exit(m.Run())
 }
@@ -38,6 +42,7 @@ func dayone(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = run(t.Context(), args, &out, &errs)
+	clitest.Conforms(t, args, out.String())
 	return code, out.String(), errs.String()
 }
 

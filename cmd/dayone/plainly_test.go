@@ -112,7 +112,7 @@ func TestStatusOfARunThatWasRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.OutcomeFile),
 		[]byte(`{"ended":"2026-01-02T03:04:05Z","error":"install-config.yaml: pools: no pool is named"}`), 0o600))
 	code, stdout, stderr := dayone(t, "status", "--state-dir", dir)
-	require.Equal(t, cli.ExitOK, code, stderr)
+	require.Equal(t, cli.ExitFailed, code, stderr)
 	assert.Contains(t, stdout,
 		"ended before its first phase, at 2026-01-02T03:04:05Z: install-config.yaml: pools: no pool is named")
 }
@@ -122,7 +122,7 @@ func TestStatusWhereNothingHasRun(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := dayone(t, "status", "--state-dir", dir, "-o", "json")
 	require.Equal(t, cli.ExitOK, code, stderr)
-	assert.JSONEq(t, `{"version":1,"phases":[],"running":false}`, stdout)
+	assert.JSONEq(t, `{"apiVersion":"dayone.dev/v1","kind":"BootstrapStatus","version":1,"phases":[],"running":false}`, stdout)
 }
 
 func TestTheInstallDirectoryIsNoFile(t *testing.T) {

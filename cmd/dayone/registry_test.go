@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/cli/clitest"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
 )
@@ -36,6 +38,7 @@ func runRegistry(t *testing.T, args ...string) (string, error) {
 	cmd.SetErr(io.Discard)
 	cmd.SetArgs(append([]string{"registry"}, args...))
 	err := cmd.ExecuteContext(t.Context())
+	clitest.Conforms(t, args, out.String())
 	return out.String(), err
 }
 
@@ -164,6 +167,15 @@ func TestRegistryCommandsOnARealRoot(t *testing.T) {
 	}
 	_, err = runRegistry(t, "ls", "--root", dir)
 	require.ErrorContains(t, err, "not the root of a registry")
+}
+
+// The program itself reads the configuration file, and says what of it is not its own.
+func TestServeReadsItsConfiguration(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.yml")
+	require.NoError(t, os.WriteFile(config, []byte("version: 0.1\nstorage: {s3: {region: there}}\n"), 0o600))
+	code, _, stderr := dayone(t, "registry", "serve", "--root", t.TempDir(), "--config", config)
+	assert.Equal(t, cli.ExitFailed, code)
+	assert.Contains(t, stderr, "storage.s3.region: not supported")
 }
 
 // revokeAndWait takes the pull account out of the users file and waits until it is refused.

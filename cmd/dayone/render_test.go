@@ -67,10 +67,11 @@ func TestRenderExplainsComparesAndJudges(t *testing.T) {
 	stdout.Reset()
 	require.Zero(t, run(t.Context(), renderArgs("a-layered-pool", one, "-o", "json"), &stdout, &stderr))
 	name := strings.TrimSuffix(filepath.Base(config(one)), ".yaml")
-	assert.JSONEq(t, `[{"pool":"master","config":"`+name+`"}]`, stdout.String())
+	assert.JSONEq(t, `{"apiVersion":"dayone.dev/v1","kind":"RenderedConfigList","items":[{"pool":"master","config":"`+name+`"}]}`,
+		stdout.String())
 	stdout.Reset()
 	assert.Zero(t, run(t.Context(), []string{"render", "diff", config(one), config(one), "-o", "json"}, &stdout, &stderr))
-	assert.Equal(t, "[]\n", stdout.String())
+	assert.JSONEq(t, `{"apiVersion":"dayone.dev/v1","kind":"ConfigChangeList","items":[]}`, stdout.String())
 
 	dump := t.TempDir()
 	for _, file := range []string{config(two), filepath.Join(two, "machine-pools", "master.yaml")} {

@@ -23,6 +23,7 @@ func program(argv []string) *cobra.Command {
 	}
 	root := cluster.Plugin(version)
 	addExamples(root, true)
+	addCompletions(root)
 	return root
 }
 
@@ -34,6 +35,8 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(registry.Command(), cluster.Command(version))
 	root.AddCommand(plan.Commands(version)...)
 	root.AddCommand(image.Commands(version)...)
+	root.AddCommand(newMan())
 	addExamples(root, false)
+	addCompletions(root)
 	return root
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,7 +14,6 @@ import (
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/installconfig"
-	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/assets"
 )
 
@@ -43,7 +43,7 @@ func TestExitCodes(t *testing.T) {
 		{"a mistyped command below one that also works alone", []string{"render", "dif"}, cli.ExitUsage,
 			"did you mean diff? dayone help render"},
 		{"a mistyped flag", []string{"prepare", "--platfrom", "linux/amd64"}, cli.ExitUsage, "did you mean --platform?"},
-		{"an unknown output form", []string{"prepare", "-o", "xml"}, cli.ExitUsage, "text or json"},
+		{"an unknown output form", []string{"prepare", "-o", "xml"}, cli.ExitUsage, "text, json or yaml"},
 		{"a missing flag", []string{"registry", "ls"}, cli.ExitUsage, "root"},
 		{"half of a pair of flags", []string{"serve", "--cert", "c"}, cli.ExitUsage, "[key]"},
 		{"a missing destination", []string{"render", "--manifest-dir", dir}, cli.ExitUsage, "--dest-dir"},
@@ -70,11 +70,58 @@ func TestRefusalsAsJSON(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow:"), []byte("  flwo:"), 1), 0o600))
 	code, stdout, stderr := dayone(t, "prepare", "--dir", dir, "-o", "json")
 	assert.Equal(t, cli.ExitRefused, code)
-	var got report.Report
+	var got cli.Failure
 	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
 	require.Len(t, got.Findings, 1)
 	assert.Equal(t, "unknown-key", got.Findings[0].Rule)
+	assert.Equal(t, cli.ExitRefused, got.ExitCode)
 	assert.Contains(t, stderr, "flwo")
+}
+
+func TestFailuresForPrograms(t *testing.T) {
+	void := filepath.Join(t.TempDir(), "void")
+	for _, c := range []struct {
+		name string
+		args []string
+		want cli.Failure
+		says string
+	}{
+		{"a wrong flag", []string{"plan", "--nope"}, cli.Failure{ExitCode: cli.ExitUsage}, "--nope"},
+		{"no command", []string{"frobnicate"}, cli.Failure{ExitCode: cli.ExitUsage}, "dayone help lists them"},
+		{"a wrong flag where codes are answers", []string{"plan", "--exit-code", "--nope"},
+			cli.Failure{ExitCode: cli.ExitFailed}, "--nope"},
+		{"a file that is not there", []string{"build", "lint", void}, cli.Failure{ExitCode: cli.ExitFailed, File: void},
+			"there is no " + void},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := dayone(t, append(c.args, "-o", "json")...)
+			assert.Equal(t, c.want.ExitCode, code, stderr)
+			var got cli.Failure
+			require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+			assert.Contains(t, got.Message, c.says)
+			assert.Contains(t, stderr, got.Message, "people read the same")
+			got.Message = ""
+			assert.Equal(t, c.want, got)
+			_, stdout, _ = dayone(t, append(c.args, "-o", "yaml")...)
+			assert.Contains(t, stdout, "kind: Error\n")
+			_, stdout, _ = dayone(t, c.args...)
+			assert.Empty(t, stdout)
+		})
+	}
+}
+
+// The page for people and the program's own help say the same of exit codes.
+func TestTableOfExitCodes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/users/troubleshooting.md")
+	require.NoError(t, err)
+	code, help, _ := dayone(t, "help", "exit-codes")
+	require.Equal(t, cli.ExitOK, code)
+	help = strings.Join(strings.Fields(help), " ")
+	rows := regexp.MustCompile(`(?m)^\| (\d) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1)
+	require.Len(t, rows, 8)
+	for _, row := range rows {
+		assert.Contains(t, help+" ", " "+row[1]+": "+strings.ReplaceAll(row[2], "`", "")+" ")
+	}
 }
 
 func TestRefusedPrepareChangesNothing(t *testing.T) {

@@ -1,6 +1,6 @@
 // Command gendocs writes docs/users/install-config.md and installconfig/schema.json from the types in installconfig,
 // their comments and its table of the installer's fields. It also fills the table of default rules in
-// docs/operators/disruption-policies.md, writes bootstrap/preview/plan.schema.json from what the plan commands print,
+// docs/operators/disruption-policies.md, writes docs/schemas from what commands print as JSON,
 // and docs/operators/fields.md from ledger.yaml and the types of openshift/api.
 //
 //	installconfig/*.go -> struct fields with their yaml names and comments -> Markdown table and JSON schema
@@ -27,7 +27,7 @@ const (
 func main() {
 	check := flag.Bool("check", false, "write nothing; fail when the file is not up to date")
 	flag.Parse()
-	if err := errors.Join(generate(*check), generatePolicies(*check), generatePlanSchema(*check),
+	if err := errors.Join(generate(*check), generatePolicies(*check), generateContract(*check),
 		generateLedger(*check)); err != nil {
 		fmt.Fprintln(os.Stderr, "gendocs:", err)
 		os.Exit(1)

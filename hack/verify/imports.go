@@ -14,7 +14,8 @@ var floors = map[string][]string{
 	"build":         {"installconfig", "manifests", "registry"},
 	"rebase":        {"installconfig", "manifests", "registry/credentials", "registry/peers", "registry/wanted"},
 	"bootstrap":     {"installconfig", "manifests", "registry", "build", "rebase"},
-	"cmd":           {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
+	"docs":          {},
+	"cmd":           {"docs", "installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
 	"hack":          {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
 }
 

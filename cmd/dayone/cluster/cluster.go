@@ -31,7 +31,7 @@ func Command(version string) *cobra.Command {
 		group.AddCommand(connect.WithHints(command, ""))
 	}
 	group.AddCommand(newFile())
-	return cli.AllowYAML(group)
+	return group
 }
 
 // IsPlugin tells whether the program was called as kubectl's plugin; argv is its name and arguments.
@@ -49,5 +49,5 @@ func Plugin(version string) *cobra.Command {
 		group.RemoveCommand(command)
 		root.AddCommand(command)
 	}
-	return cli.AllowYAML(root)
+	return root
 }

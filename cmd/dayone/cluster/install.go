@@ -371,7 +371,7 @@ func printObjects(cmd *cobra.Command, f *installFlags) error {
 		return err
 	}
 	if cli.Output(cmd) == "json" {
-		return cli.Print(cmd, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
+		return cli.Print(cmd, "", map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
 	}
 	raw, err := clusterinstall.YAML(objects)
 	if err != nil {

@@ -23,8 +23,8 @@ func printKept(cmd *cobra.Command, r *mcobuild.Record, image string) error {
 	if cli.Output(cmd) == "text" {
 		text += "\n" + r.Summary
 	}
-	return printLog(cmd, map[string]any{"machineOSBuild": r.Build, "pool": r.Pool, "outcome": r.Outcome, "image": image,
-		"cause": r.Cause, "attempts": r.Attempts, "summary": r.Summary, "text": text})
+	return printLog(cmd, buildLog{MachineOSBuild: r.Build, Pool: r.Pool, Outcome: r.Outcome, Image: image, Cause: r.Cause,
+		Attempts: &r.Attempts, Summary: r.Summary, Text: text})
 }
 
 // explainPools says of a pool whose newest build failed beside a running Machine Config Operator why it did.

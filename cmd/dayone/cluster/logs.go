@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/bootstrap/gather/buildlogs"
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/mcobuild"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -29,6 +30,27 @@ type logsFlags struct {
 	registry buildlogs.Registry
 }
 
+// buildLog is what dayone cluster logs says.
+type buildLog struct {
+	// MachineOSBuild is the build's name.
+	MachineOSBuild string `json:"machineOSBuild"`
+	// Pool is the MachineConfigPool that the image is for.
+	Pool string `json:"pool"`
+	// Outcome is the build's state, such as Building, Failed or Succeeded.
+	Outcome string `json:"outcome"`
+	// Image is what the build made, by digest.
+	Image string `json:"image,omitempty"`
+	// Created is when the log was written.
+	Created time.Time `json:"created,omitzero"`
+	// Cause is why the build failed, Attempts what was tried; dayone keeps them beside a Machine Config Operator.
+	Cause    *mcobuild.Cause    `json:"cause,omitempty"`
+	Attempts *mcobuild.Attempts `json:"attempts,omitempty"`
+	// Summary is the cause in words.
+	Summary string `json:"summary,omitempty"`
+	// Text is the log.
+	Text string `json:"text,omitempty"`
+}
+
 func newLogs(c *connect.Flags) *cobra.Command {
 	l := &logsFlags{Flags: c}
 	cmd := &cobra.Command{
@@ -39,7 +61,8 @@ func newLogs(c *connect.Flags) *cobra.Command {
 			"modes advisor and builder, with the cause. -o json adds the build, its outcome and its image. When the registry\n" +
 			"has no log, logs prints the cause of the build's state and exits with status 1. It uses the credentials of the\n" +
 			"MachineOSConfig's push Secret, unless you pass a file.",
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.Argument(connect.LayeredPools()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.pool = args[0]
 			return showLog(cmd, l)
@@ -47,6 +70,7 @@ func newLogs(c *connect.Flags) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&l.build, "build", "", "the MachineOSBuild whose log to show (default: the pool's newest)")
+	_ = cmd.RegisterFlagCompletionFunc("build", c.Value(connect.Builds()))
 	f.BoolVarP(&l.follow, "follow", "f", false, "go on while the build is active")
 	f.StringVar(&l.registry.Address, "registry", "",
 		"HOST:PORT under which this machine reaches the registry (default: its name in the image)")
@@ -92,29 +116,26 @@ func showOwn(cmd *cobra.Command, api client.Reader, config *rest.Config, b *mcfg
 		if err := buildlogs.Follow(ctx, api, config, l.Namespace, b, l.follow, &text); err != nil {
 			return err
 		}
-		return printLog(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state,
-			"text": text.String()})
+		return printLog(cmd, buildLog{MachineOSBuild: b.Name, Pool: pool, Outcome: string(state), Text: text.String()})
 	}
 	stored, err := buildlogs.Stored(ctx, api, l.Namespace, b, l.registry)
 	if errors.Is(err, buildlog.ErrNotFound) {
 		cause := machineosbuild.CauseOf(b).Text()
 		err = fmt.Errorf("show log of MachineOSBuild %s: %w; standard output has the build's cause", b.Name, err)
-		return errors.Join(cli.PrintLine(cmd, map[string]any{"machineOSBuild": b.Name, "pool": pool, "outcome": state,
-			"cause": cause}, "%s: %s", state, cause), err)
+		return errors.Join(cli.PrintLine(cmd, "BuildLog", buildLog{MachineOSBuild: b.Name, Pool: pool,
+			Outcome: string(state), Summary: cause}, "%s: %s", state, cause), err)
 	}
 	if err != nil {
 		return err
 	}
-	return printLog(cmd, map[string]any{
-		"machineOSBuild": stored.Build, "pool": stored.Pool, "outcome": stored.Outcome, "image": stored.Image,
-		"created": stored.Created.Format(time.RFC3339), "text": string(stored.Text),
-	})
+	return printLog(cmd, buildLog{MachineOSBuild: stored.Build, Pool: stored.Pool, Outcome: stored.Outcome, Image: stored.Image,
+		Created: stored.Created.Truncate(time.Second), Text: string(stored.Text)})
 }
 
 // printLog prints a log's text alone, or as -o asks for with what it is the log of.
-func printLog(cmd *cobra.Command, log map[string]any) error {
-	return cli.Print(cmd, log, func(w io.Writer) error {
-		_, err := fmt.Fprint(w, log["text"])
+func printLog(cmd *cobra.Command, log buildLog) error {
+	return cli.Print(cmd, "BuildLog", log, func(w io.Writer) error {
+		_, err := fmt.Fprint(w, log.Text)
 		return err
 	})
 }

@@ -100,7 +100,7 @@ func TestLogsOutliveThePod(t *testing.T) {
 	assert.Equal(t, cli.ExitFailed, code, errs)
 	var cause map[string]string
 	require.NoError(t, json.Unmarshal([]byte(out), &cause), "without a log there is JSON, too")
-	assert.Contains(t, cause["cause"], "the command failed")
+	assert.Contains(t, cause["summary"], "the command failed")
 
 	w.keep("worker-1", "STEP 1\nno such package\n")
 	code, out, errs = logs("worker")

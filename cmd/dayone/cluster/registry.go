@@ -35,7 +35,7 @@ func newRegistryStatus(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintTable(cmd, s, func(t io.Writer) { writeRegistry(t, s) })
+			return cli.PrintTable(cmd, "ClusterRegistryStatus", s, func(t io.Writer) { writeRegistry(t, s) })
 		},
 	}
 }

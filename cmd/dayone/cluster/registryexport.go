@@ -52,7 +52,7 @@ func newRegistryExport(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := cli.PrintTable(cmd, done, done.print); err != nil {
+			if err := cli.PrintTable(cmd, "RegistryExport", done, done.print); err != nil {
 				return err
 			}
 			return done.problem()

@@ -30,7 +30,7 @@ func newStatus(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintTable(cmd, s, func(t io.Writer) { writeStatus(t, s) })
+			return cli.PrintTable(cmd, "ClusterStatus", s, func(t io.Writer) { writeStatus(t, s) })
 		},
 	}
 }

@@ -56,6 +56,9 @@ nodes fetch their configs from MCO; see docs/users/day1-openshift.md.`,
 		"the registry that control-plane nodes fetch on their first boot, with registry.type cluster")
 	f.StringVar(&o.RegistryListen, "registry-listen", "",
 		"HOST:PORT of the embedded registry (default: every address, the port of install-config.yaml)")
+	for name, words := range map[string]string{"daemon": "dayone-daemon", "registry-program": "dayone-registry"} {
+		f.Lookup(name).DefValue = words + " beside this program" // the page is the same on every machine
+	}
 	f.StringVar(&o.HandOver.Kubeconfig, "kubeconfig", "",
 		"hand over to the cluster of this kubeconfig when it is up, and end; the file may come later (default: serve "+
 			"until stopped)")

@@ -44,6 +44,10 @@ func newBuildCommand(version string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&pool, "pool", "", "the pool whose image to build (default: the only one, or master)")
 	f.StringVar(&o.StateDir, "state-dir", defaultBuildDir(), "where images, layers and logs are kept between builds")
+	f.Lookup("state-dir").DefValue = "~/.cache/dayone/build" // or where the environment has its cache
+	_ = cmd.RegisterFlagCompletionFunc("pool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return poolsOf(dir), cobra.ShellCompDirectiveNoFileComp
+	})
 	f.StringVar(&o.Base.Reference, "base", "",
 		"where the base image comes from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in "+
 			"install-config.yaml)")
@@ -64,6 +68,18 @@ func newBuildCommand(version string) *cobra.Command {
 		"build twice from nothing and say in what the images differ")
 	cmd.AddCommand(newLintCommand())
 	return cmd
+}
+
+// poolsOf are the pools of an install directory, as far as it can be read.
+func poolsOf(dir string) (names []string) {
+	side, err := preflight.Layering(dir)
+	if err != nil {
+		return nil
+	}
+	for _, p := range side.Config.Pools {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 // checkBuildFlags refuses values of flags before anything is read or fetched.
@@ -124,8 +140,8 @@ func choosePool(pools []preflight.Pool, name, dir string) (preflight.Pool, error
 }
 
 func printTrial(cmd *cobra.Command, view io.Writer, out *trialbuild.Outcome) error {
-	if cli.Output(cmd) == "json" {
-		return cli.Print(cmd, out, nil)
+	if cli.Output(cmd) != "text" {
+		return cli.Print(cmd, "ImageBuild", out, nil)
 	}
 	w := cmd.OutOrStdout()
 	cli.WriteFindings(view, out.Warnings)
@@ -191,11 +207,11 @@ func lint(cmd *cobra.Command, file string) error {
 		cli.WriteFindings(cmd.ErrOrStderr(), all.Warnings())
 		return err
 	}
-	if cli.Output(cmd) == "json" {
+	if cli.Output(cmd) != "text" {
 		if findings == nil {
 			all.Findings = []report.Finding{}
 		}
-		return cli.Print(cmd, all, nil)
+		return cli.Print(cmd, "LintReport", all, nil)
 	}
 	cli.WriteFindings(cmd.ErrOrStderr(), findings)
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d warnings\n", file, len(findings))

@@ -37,7 +37,7 @@ func newIgnitionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintLine(cmd, result, "%s", describeIgnition(dir, remove, result))
+			return cli.PrintLine(cmd, "IgnitionPatch", result, "%s", describeIgnition(dir, remove, result))
 		},
 	}
 	cli.InstallDir(cmd, &dir, &platform)

@@ -82,7 +82,7 @@ func newPrepareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd, sidecar, func(w io.Writer) error { return describePrepared(w, f.dir, &sidecar.Config) })
+			return cli.Print(cmd, "Layering", sidecar, func(w io.Writer) error { return describePrepared(w, f.dir, &sidecar.Config) })
 		},
 	}
 	f.add(cmd)
@@ -105,6 +105,12 @@ func describePrepared(w io.Writer, dir string, c *installconfig.Config) error {
 	return err
 }
 
+// generated is what dayone manifests says.
+type generated struct {
+	// Written are the files that dayone generated, below the install directory.
+	Written []string `json:"written"`
+}
+
 func newManifestsCommand() *cobra.Command {
 	var f directoryFlags
 	cmd := &cobra.Command{
@@ -120,8 +126,7 @@ func newManifestsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			written := map[string]any{"written": append([]string{}, files...)}
-			return cli.Print(cmd, written, func(w io.Writer) error {
+			return cli.Print(cmd, "GeneratedManifests", generated{append([]string{}, files...)}, func(w io.Writer) error {
 				for _, f := range files {
 					fmt.Fprintln(w, "wrote "+f)
 				}

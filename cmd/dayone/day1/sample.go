@@ -8,6 +8,14 @@ import (
 	"dayone.dev/dayone/manifests/assets"
 )
 
+// sample is what dayone sample says.
+type sample struct {
+	// Dir is the directory that was made.
+	Dir string `json:"dir"`
+	// Flow is standalone or openshift.
+	Flow string `json:"flow"`
+}
+
 func newSampleCommand() *cobra.Command {
 	var dir, flow string
 	cmd := &cobra.Command{
@@ -26,7 +34,7 @@ func newSampleCommand() *cobra.Command {
 			if err := write(dir); err != nil {
 				return err
 			}
-			return cli.PrintLine(cmd, map[string]string{"dir": dir, "flow": flow},
+			return cli.PrintLine(cmd, "SampleDirectory", sample{dir, flow},
 				"wrote %s; next: dayone prepare --dir %s", dir, dir)
 		},
 	}

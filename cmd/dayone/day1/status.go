@@ -1,10 +1,10 @@
 package day1
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +60,7 @@ func newStatusCommand() *cobra.Command {
 		Long: "Status shows the journal of the bootstrap on this host and, while it runs, what it does now. With --url " +
 			"it asks the status page of\n" +
 			"another host. It lists each node that has asked for its config or its image, and how far that is. With --watch\n" +
-			"and -o json each look is one line of JSON.",
+			"and -o json each look is one line of JSON. The exit code is 1 when the bootstrap has failed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := f.local
@@ -93,12 +93,14 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// print writes one look as JSON: on a line of its own where more follow.
-func (f *statusFlags) print(cmd *cobra.Command, v any) error {
+// print writes one look: for programs on a line of its own where more follow, for people unless the one before looked
+// the same.
+func (f *statusFlags) print(cmd *cobra.Command, kind string, v any, text string) error {
+	show := func(io.Writer) error { return f.show(cmd, text) }
 	if f.watch {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
+		return cli.PrintOneOfMany(cmd, kind, v, show)
 	}
-	return cli.Print(cmd, v, nil)
+	return cli.Print(cmd, kind, v, show)
 }
 
 // show prints a look as text unless the one before looked the same.
@@ -139,17 +141,15 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 		f.stateDir == day1.DefaultStateDir {
 		out.Live = &live
 	}
-	if cli.Output(cmd) == "json" {
-		err = f.print(cmd, out)
-	} else {
-		var text strings.Builder
-		if err = out.print(&text, time.Now()); err == nil {
-			err = f.show(cmd, text.String())
-		}
+	var text strings.Builder
+	if err = out.print(&text, time.Now()); err == nil {
+		err = f.print(cmd, "BootstrapStatus", out, text.String())
 	}
 	switch {
 	case err != nil:
 		return false, err
+	case !f.watch && out.failed():
+		return true, cli.Answer(cli.ExitFailed) // what was printed says why
 	case out.HandedOver != nil, running && j.Endpoints != nil && !f.nodes:
 		return true, nil
 	case f.watch && !running && len(j.Records) > 0:
@@ -168,9 +168,6 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	for _, p := range s.Phases {
 		done = done && p.Status == journal.StatusDone
 	}
-	if cli.Output(cmd) == "json" {
-		return done, f.print(cmd, s)
-	}
 	var text strings.Builder
 	for _, p := range s.Phases {
 		note := p.Detail
@@ -183,7 +180,22 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	if err := nodes.WriteText(&text, s.Nodes); err != nil {
 		return done, err
 	}
-	return done, f.show(cmd, text.String())
+	if err := f.print(cmd, "BootstrapProgress", s, text.String()); err != nil || f.watch {
+		return done, err
+	}
+	if slices.ContainsFunc(s.Phases, func(p statuspage.Phase) bool { return p.Status == journal.StatusFailed }) {
+		return true, cli.Answer(cli.ExitFailed)
+	}
+	return done, nil
+}
+
+// failed tells whether the bootstrap ended with an error, and nothing works on since.
+func (s statusOutput) failed() bool {
+	if s.Running || s.HandedOver != nil {
+		return false
+	}
+	return s.Outcome != nil && s.Outcome.Error != "" ||
+		slices.ContainsFunc(s.Records, func(r journal.Record) bool { return r.Status == journal.StatusFailed })
 }
 
 func (s statusOutput) print(w io.Writer, now time.Time) error {

@@ -35,7 +35,7 @@ func (s *source) flags(cmd *cobra.Command) {
 func (s *source) registryFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.endpoint.CAFile, "ca", "", "CA of the registry (PEM)")
-	flags.StringVar(&s.endpoint.AuthFile, "authfile", "", "pull secret for the registry")
+	cli.AuthFile(cmd, &s.endpoint.AuthFile, "authfile", "pull secret for the registry")
 	flags.BoolVar(&s.endpoint.Insecure, "insecure", false, "allow plain HTTP and any certificate")
 }
 
@@ -110,7 +110,7 @@ func newDiffCommand() *cobra.Command {
 					}
 					warnUnread(cmd.ErrOrStderr(), d.From.Name, d.From.Unread)
 					warnUnread(cmd.ErrOrStderr(), d.To.Name, d.To.Unread)
-					return cli.PrintTable(cmd, d, func(w io.Writer) { printDifference(w, d, files) })
+					return cli.PrintTable(cmd, "ImageDifference", d, func(w io.Writer) { printDifference(w, d, files) })
 				})
 			})
 		},

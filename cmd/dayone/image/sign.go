@@ -50,6 +50,26 @@ func (s *signed) image(cmd *cobra.Command, name string) (sign.Image, error) {
 	return sign.Image{Endpoint: e, Repository: repository}, nil
 }
 
+// signature is what dayone sign says.
+type signature struct {
+	// Image is the image by digest.
+	Image string `json:"image"`
+	// Repository is the one that the signature names.
+	Repository string `json:"repository"`
+	// Key is the public key's fingerprint.
+	Key string `json:"key"`
+	// Added is false when the image was signed already.
+	Added bool `json:"added"`
+}
+
+// signingKey is what dayone keygen says.
+type signingKey struct {
+	// Directory has the key.
+	Directory string `json:"directory"`
+	// Key is the public key's fingerprint.
+	Key string `json:"key"`
+}
+
 func newSignCommand() *cobra.Command {
 	var s signed
 	var key, passphrase string
@@ -61,7 +81,7 @@ func newSignCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.Contains(args[0], "@") {
-				return cli.Usagef("%s: name the image by digest (HOST/REPOSITORY@sha256:…): a tag may name another one by then",
+				return cli.Usagef("%s: name the image by digest (HOST/REPOSITORY@sha256:DIGEST): a tag may name another one by then",
 					args[0])
 			}
 			if key == "" || passphrase == "" {
@@ -83,9 +103,8 @@ func newSignCommand() *cobra.Command {
 			if !added {
 				done = "was signed already"
 			}
-			return cli.PrintLine(cmd, map[string]any{"image": image.Endpoint.Reference, "repository": image.Repository,
-				"key": k.Public.Fingerprint(), "added": added}, "%s %s as %s with key %s", image.Endpoint.Reference, done,
-				image.Repository, k.Public.Fingerprint())
+			out := signature{image.Endpoint.Reference, image.Repository, k.Public.Fingerprint(), added}
+			return cli.PrintLine(cmd, "ImageSignature", out, "%s %s as %s with key %s", out.Image, done, out.Repository, out.Key)
 		},
 	}
 	s.flags(cmd)
@@ -155,7 +174,7 @@ func newVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := cli.PrintTable(cmd, out, out.print); err != nil || out.OK {
+			if err := cli.PrintTable(cmd, "ImageVerification", out, out.print); err != nil || out.OK {
 				return err
 			}
 			return cli.Answer(cli.ExitFailed)
@@ -252,8 +271,8 @@ func newKeygenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintLine(cmd, map[string]string{"directory": args[0], "key": k.Public.Fingerprint()}, "%s: key %s",
-				args[0], k.Public.Fingerprint())
+			out := signingKey{args[0], k.Public.Fingerprint()}
+			return cli.PrintLine(cmd, "SigningKey", out, "%s: key %s", out.Directory, out.Key)
 		},
 	}
 }

@@ -21,7 +21,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 	var pool string
 	var change proposal.Options
 	cmd := &cobra.Command{
-		Use:   "plan [-f FILE…] [--delete KIND/NAME…]",
+		Use:   "plan [-f FILE]... [--delete KIND/NAME]...",
 		Short: "Show which nodes update next and what the update does to them; with -f, what the files would change",
 		Long: "Plan runs the planner of the node controller on a cluster or on a dump of one and changes nothing. With " +
 			"--exit-code it exits with 0 when every node has its target, 4 when some nodes are still to update, and 5 " +
@@ -42,7 +42,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 			if !change.Empty() {
 				text, answer = writeChanges, cli.Answer(p.Level())
 			}
-			if err := cli.Print(cmd, p, func(w io.Writer) error { return text(w, p) }); err != nil || !code {
+			if err := cli.Print(cmd, "Plan", p, func(w io.Writer) error { return text(w, p) }); err != nil || !code {
 				return err
 			}
 			return answerOf(p, answer)
@@ -50,6 +50,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only this pool")
+	_ = cmd.RegisterFlagCompletionFunc("pool", c.Value(connect.Pools()))
 	cmd.Flags().StringArrayVarP(&change.Files, "filename", "f", nil, "file or directory of objects to plan for as if "+
 		"they were applied, or - for standard input: MachineConfigs, mirror sets, policies (repeatable)")
 	cmd.Flags().StringArrayVar(&change.Remove, "delete", nil,

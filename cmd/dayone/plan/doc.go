@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,9 @@ import (
 	"dayone.dev/dayone/bootstrap/preview"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/docs/schemas"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/rebase/fleet/snapshot"
 )
 
@@ -96,13 +99,19 @@ func (f *sourceFlags) open(ctx context.Context) (*snapshot.Source, time.Time, er
 
 func newSchema() *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema [plan]",
-		Short: "Print a JSON schema of install-config.yaml for editors, or of what the plan commands print",
-		Args:  cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs), ValidArgs: []string{"plan"},
+		Use:       "schema [KIND]",
+		Short:     "Print a JSON schema of install-config.yaml for editors, or of what commands print with -o json",
+		Long:      "KIND is the kind of what a command prints with -o json. There are: " + strings.Join(schemas.Kinds(), ", ") + ".",
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: schemas.Kinds(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			schema := installconfig.Schema()
 			if len(args) > 0 {
-				schema = preview.Schema()
+				schema = schemas.Of(args[0])
+			}
+			if schema == nil {
+				return cli.Usagef("there is no kind %q; %s", args[0], report.DidYouMean(args[0], schemas.Kinds(),
+					"dayone schema --help lists them"))
 			}
 			_, err := cmd.OutOrStdout().Write(schema)
 			return err

@@ -32,7 +32,7 @@ func newPlan(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = cli.Print(cmd, p, func(w io.Writer) error { return writeEffects(w, p) })
+			err = cli.Print(cmd, "Plan", p, func(w io.Writer) error { return writeEffects(w, p) })
 			if err != nil || !code {
 				return err
 			}
@@ -45,7 +45,7 @@ func newPlan(version string) *cobra.Command {
 			"must-gather write them, or a kubeconfig file")
 	f.addAt(cmd)
 	cmd.Flags().BoolVar(&code, "exit-code", false, "make the exit code the answer")
-	return cli.AllowYAML(cmd)
+	return cmd
 }
 
 // ofDirectory plans an installation, or with --from the change of what is there.

@@ -47,7 +47,8 @@ func newWhy(c *connect.Flags) *cobra.Command {
 			"on one node, or on the nodes of one pool: node/NAME and pool/NAME say which, where both have one name. If the " +
 			"pool's newest build has failed it says why, and what to do next. With --exit-code it exits with 0 when the node " +
 			"or the pool has its target, 4 when it is still to update, and 5 when a person must act.",
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.Argument(connect.Nodes(), connect.Pools()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, at, err := f.open(cmd.Context())
 			if err != nil {
@@ -125,7 +126,7 @@ func whyNode(cmd *cobra.Command, q asked) (forecast.Progress, error) {
 	if b != nil {
 		progress = forecast.Attention
 	}
-	return progress, cli.Print(cmd, nodeAnswer{n, b}, func(w io.Writer) error {
+	return progress, cli.Print(cmd, "NodeExplanation", nodeAnswer{n, b}, func(w io.Writer) error {
 		if err := writeNode(w, n); err != nil {
 			return err
 		}
@@ -149,7 +150,7 @@ func whyPool(cmd *cobra.Command, q asked) (forecast.Progress, error) {
 	if b != nil {
 		progress = forecast.Attention
 	}
-	return progress, cli.Print(cmd, poolAnswer{p, b}, func(w io.Writer) error {
+	return progress, cli.Print(cmd, "PoolExplanation", poolAnswer{p, b}, func(w io.Writer) error {
 		if err := writePools(w, p); err != nil {
 			return err
 		}

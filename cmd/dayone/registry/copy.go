@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -35,8 +35,8 @@ func newCopyCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.src.CAFile, "src-ca", "", "CA of the source's registry (PEM)")
 	flags.StringVar(&f.dst.CAFile, "dest-ca", "", "CA of the destination's registry (PEM)")
-	flags.StringVar(&f.src.AuthFile, "src-authfile", "", "pull secret for the source")
-	flags.StringVar(&f.dst.AuthFile, "dest-authfile", "", "pull secret for the destination")
+	cli.AuthFile(cmd, &f.src.AuthFile, "src-authfile", "pull secret for the source")
+	cli.AuthFile(cmd, &f.dst.AuthFile, "dest-authfile", "pull secret for the destination")
 	flags.BoolVar(&f.src.Insecure, "src-insecure", false, "allow plain HTTP and any certificate at the source")
 	flags.BoolVar(&f.dst.Insecure, "dest-insecure", false, "allow plain HTTP and any certificate at the destination")
 	flags.StringVar(&f.options.Platform, "platform", "", "copy only this OS/ARCH[/VARIANT] of an index")
@@ -59,13 +59,12 @@ func (f *copyFlags) run(cmd *cobra.Command) error {
 			return fmt.Errorf("the image is copied, what is attached to it is not (--attached=false leaves it): %w", err)
 		}
 	}
-	return cli.PrintLine(cmd, res, "%s", res.Digest)
+	return cli.PrintLine(cmd, "ImageCopy", res, "%s", res.Digest)
 }
 
 // printCopyProgress writes a line per finished blob, and on a terminal a line that moves.
 func printCopyProgress(w io.Writer) func(transfer.Progress) {
-	file, ok := w.(*os.File)
-	live := ok && term.IsTerminal(int(file.Fd()))
+	live := progress.Live(w, os.Getenv("TERM"))
 	return func(p transfer.Progress) {
 		id := p.Digest.Encoded()
 		if len(id) > 12 {

@@ -33,7 +33,7 @@ func newListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintTable(cmd, images, func(t io.Writer) {
+			return cli.PrintTable(cmd, "RegistryImageList", images, func(t io.Writer) {
 				for _, i := range images {
 					if i.Orphaned != "" {
 						i.Problem = "refers to " + string(i.Orphaned) + ", which is not here"
@@ -44,14 +44,20 @@ func newListCommand() *cobra.Command {
 		})
 }
 
+// diskUsage is what dayone registry du says.
+type diskUsage struct {
+	Repositories []storage.Usage `json:"repositories"`
+	// Total is how many bytes all of them take together.
+	Total int64 `json:"total"`
+}
+
 func newUsageCommand() *cobra.Command {
 	return rootCommand("du", "Show what repositories take on disk", func(cmd *cobra.Command, root string) error {
 		usage, total, err := registry.DiskUsage(cmd.Context(), root)
 		if err != nil {
 			return err
 		}
-		all := map[string]any{"repositories": usage, "total": total}
-		return cli.PrintTable(cmd, all, func(t io.Writer) {
+		return cli.PrintTable(cmd, "RegistryUsage", diskUsage{usage, total}, func(t io.Writer) {
 			for _, u := range usage {
 				fmt.Fprintf(t, "%d\t%d own\t%s\n", u.Bytes, u.Own, u.Repository)
 			}
@@ -73,7 +79,7 @@ func newCollectCommand() *cobra.Command {
 				return err
 			}
 			warnDamaged(cmd, report.Damaged)
-			return cli.PrintLine(cmd, report, "%d blobs removed, %d bytes; %d kept", len(report.Removed), report.Bytes,
+			return cli.PrintLine(cmd, "RegistryCollection", report, "%d blobs removed, %d bytes; %d kept", len(report.Removed), report.Bytes,
 				report.Kept)
 		})
 	cmd.Flags().DurationVar(&o.Grace, "grace", 0, "keep unreferenced blobs younger than this, 0 for 1h, negative for "+
@@ -100,7 +106,7 @@ func newVerifyCommand() *cobra.Command {
 			if err := errors.Join(err, r.Close()); err != nil {
 				return err
 			}
-			if err := cli.PrintTable(cmd, result, func(w io.Writer) { result.print(w, time.Since(start)) }); err != nil {
+			if err := cli.PrintTable(cmd, "RegistryVerification", result, func(w io.Writer) { result.print(w, time.Since(start)) }); err != nil {
 				return err
 			}
 			bad := len(result.Missing) + len(result.Damaged)
@@ -117,7 +123,7 @@ func newVerifyCommand() *cobra.Command {
 	flags.StringVar(&other.Reference, "repair-from", "", "HOST[/PREFIX] of a registry with the same repositories: take "+
 		"what is missing from it")
 	flags.StringVar(&other.CAFile, "repair-ca", "", "CA of that registry (PEM)")
-	flags.StringVar(&other.AuthFile, "repair-authfile", "", "pull secret for that registry")
+	cli.AuthFile(cmd, &other.AuthFile, "repair-authfile", "pull secret for that registry")
 	flags.BoolVar(&other.Insecure, "repair-insecure", false, "allow plain HTTP and any certificate there")
 	return cmd
 }
@@ -164,7 +170,7 @@ func newStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintTable(cmd, s, func(w io.Writer) { printStatus(w, s) })
+			return cli.PrintTable(cmd, "RegistryStatus", s, func(w io.Writer) { printStatus(w, s) })
 		})
 }
 

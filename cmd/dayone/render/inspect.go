@@ -39,8 +39,7 @@ func newRenderDiffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := append([]render.Change{}, changes...) // a list also when nothing differs
-			err = cli.Print(cmd, list, func(w io.Writer) error { return writeChanges(w, changes) })
+			err = cli.Print(cmd, "ConfigChangeList", changes, func(w io.Writer) error { return writeChanges(w, changes) })
 			if err != nil {
 				return err
 			}
@@ -134,7 +133,7 @@ func printVerdicts(cmd *cobra.Command, verdicts []render.Verdict) error {
 	if len(verdicts) == 0 {
 		return fmt.Errorf("compare renderings: neither directory holds a MachineConfigPool")
 	}
-	err := cli.Print(cmd, verdicts, func(w io.Writer) error {
+	err := cli.Print(cmd, "ParityList", verdicts, func(w io.Writer) error {
 		for _, v := range verdicts {
 			fmt.Fprintf(w, "%s: %s\n", v.Pool, v.Reason)
 			if !v.Same && v.Bootstrap != "" && v.Cluster != "" {

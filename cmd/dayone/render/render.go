@@ -84,17 +84,21 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	return printRendered(cmd, result)
 }
 
+// written is a rendered config of a pool.
+type written struct {
+	// Pool is the MachineConfigPool.
+	Pool string `json:"pool"`
+	// Config is the name of the rendered MachineConfig.
+	Config string `json:"config"`
+}
+
 // printRendered names what was written: a config a pool.
 func printRendered(cmd *cobra.Command, result *render.Result) error {
-	type written struct {
-		Pool   string `json:"pool"`
-		Config string `json:"config"`
-	}
 	all := []written{}
 	for i, c := range result.Configs {
 		all = append(all, written{result.Pools[i].Name, c.Name})
 	}
-	return cli.PrintTable(cmd, all, func(w io.Writer) {
+	return cli.PrintTable(cmd, "RenderedConfigList", all, func(w io.Writer) {
 		for _, one := range all {
 			fmt.Fprintln(w, one.Config)
 		}
@@ -106,7 +110,7 @@ func (f *renderFlags) explain(cmd *cobra.Command, set *manifests.Set) error {
 	if err != nil {
 		return err
 	}
-	return cli.Print(cmd, explained, func(w io.Writer) error {
+	return cli.Print(cmd, "ConfigSourceList", explained, func(w io.Writer) error {
 		for _, e := range explained {
 			fmt.Fprint(w, e)
 		}

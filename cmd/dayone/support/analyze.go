@@ -43,7 +43,7 @@ func newAnalyzeCommand() *cobra.Command {
 				}
 				fmt.Fprintln(cmd.ErrOrStderr(), "wrote "+html)
 			}
-			if err = cli.Print(cmd, r, r.WriteText); err == nil && r.Verdict.Bad() {
+			if err = cli.Print(cmd, "Analysis", r, r.WriteText); err == nil && r.Verdict.Bad() {
 				return errFault
 			}
 			return err

@@ -97,7 +97,13 @@ func (f *gatherFlags) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintLine(cmd, map[string]string{"bundle": name}, "wrote %s; next: dayone analyze %s", name, name)
+	return cli.PrintLine(cmd, "LogBundle", gathered{name}, "wrote %s; next: dayone analyze %s", name, name)
+}
+
+// gathered is what dayone gather says.
+type gathered struct {
+	// Bundle is the file.
+	Bundle string `json:"bundle"`
 }
 
 // source is what is gathered.

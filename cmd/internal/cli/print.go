@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -14,72 +17,144 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// Print prints data on standard output as -o asks for: JSON, YAML, or for people, which text writes.
-func Print(cmd *cobra.Command, data any, text func(io.Writer) error) error {
-	w := cmd.OutOrStdout()
-	switch Output(cmd) {
-	case "json":
-		return writeJSON(w, data)
-	case "yaml":
-		raw, err := yaml.Marshal(data)
-		if err != nil {
-			return fmt.Errorf("print the answer: %w", err)
-		}
-		_, err = w.Write(raw)
-		return err
+// APIVersion is that of all data that programs read. A later version may have more fields; a field that is gone or means
+// something else is another version. docs/schemas has the JSON schema of each kind.
+const APIVersion = "dayone.dev/v1"
+
+// Print prints data on standard output as -o asks for: JSON, YAML, or for people, which text writes. For programs it
+// adds APIVersion and kind, and a list becomes an object with items. Data that has both already has no kind here.
+func Print(cmd *cobra.Command, kind string, data any, text func(io.Writer) error) error {
+	if Output(cmd) == "text" {
+		return text(cmd.OutOrStdout())
 	}
-	return text(w)
+	return write(cmd.OutOrStdout(), Output(cmd), kind, data)
 }
 
 // PrintLine prints data as Print does, for people one line.
-func PrintLine(cmd *cobra.Command, data any, format string, args ...any) error {
-	return Print(cmd, data, func(w io.Writer) error {
+func PrintLine(cmd *cobra.Command, kind string, data any, format string, args ...any) error {
+	return Print(cmd, kind, data, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, format+"\n", args...)
 		return err
 	})
 }
 
 // PrintTable prints data as Print does, for people a table.
-func PrintTable(cmd *cobra.Command, data any, rows func(io.Writer)) error {
-	return Print(cmd, data, func(w io.Writer) error { return WriteTable(w, rows) })
+func PrintTable(cmd *cobra.Command, kind string, data any, rows func(io.Writer)) error {
+	return Print(cmd, kind, data, func(w io.Writer) error { return WriteTable(w, rows) })
 }
 
-// Output is the form of data that -o asks for: text, json, or yaml where AllowYAML lets it pass.
+// PrintOneOfMany prints data as Print does, but JSON on one line and YAML as one document of a stream.
+func PrintOneOfMany(cmd *cobra.Command, kind string, data any, text func(io.Writer) error) error {
+	w := cmd.OutOrStdout()
+	switch Output(cmd) {
+	case "json":
+		raw, err := document(kind, data)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(raw, '\n'))
+		return err
+	case "yaml":
+		if _, err := io.WriteString(w, "---\n"); err != nil {
+			return err
+		}
+	}
+	return Print(cmd, kind, data, text)
+}
+
+// write writes one document as JSON or YAML.
+func write(w io.Writer, form, kind string, data any) error {
+	raw, err := document(kind, data)
+	if err != nil {
+		return err
+	}
+	if form == "yaml" {
+		if raw, err = yaml.JSONToYAML(raw); err != nil {
+			return fmt.Errorf("print %s as YAML: %w", kind, err)
+		}
+		_, err = w.Write(raw)
+		return err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return fmt.Errorf("print %s as JSON: %w", kind, err)
+	}
+	_, err = out.WriteTo(w)
+	return err
+}
+
+// document is the JSON of data with its kind in front.
+func document(kind string, data any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // nobody shows it in a page; people read it, too
+	if err := enc.Encode(data); err != nil {
+		return nil, fmt.Errorf("print %s: %w", kind, err)
+	}
+	raw := bytes.TrimSpace(out.Bytes())
+	if kind == "" {
+		return raw, nil
+	}
+	head := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q`, APIVersion, kind)
+	switch {
+	case bytes.Equal(raw, []byte("{}")):
+		return append(head, '}'), nil
+	case raw[0] == '{':
+		return append(append(head, ','), raw[1:]...), nil
+	case bytes.Equal(raw, []byte("null")):
+		raw = []byte("[]")
+	}
+	return append(append(append(head, `,"items":`...), raw...), '}'), nil
+}
+
+// Output is the form of data that -o asks for: text, json or yaml.
 func Output(cmd *cobra.Command) string {
 	o, _ := cmd.Flags().GetString("output")
 	return o
 }
 
-// AllowYAML lets a command and those below it print YAML, too.
-func AllowYAML(cmd *cobra.Command) *cobra.Command {
-	acceptOutput(cmd, "text, json or yaml", "text", "json", "yaml")
-	if f := cmd.PersistentFlags().Lookup("output"); f != nil {
-		f.Usage = "text, json or yaml: how data is printed on standard output"
+// checkOutput refuses other forms of output.
+func checkOutput(cmd *cobra.Command, _ []string) error {
+	if o := Output(cmd); !slices.Contains([]string{"text", "json", "yaml"}, o) {
+		return Usagef("--output %q: write text, json or yaml", o)
 	}
-	return cmd
+	return nil
 }
 
-// acceptOutput refuses other forms of output; of such checks cobra runs the one nearest to the command.
-func acceptOutput(cmd *cobra.Command, names string, forms ...string) {
-	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if o := Output(cmd); !slices.Contains(forms, o) {
-			return Usagef("--output %q: write %s", o, names)
-		}
-		return nil
-	}
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// WriteTable aligns the columns of rows whose cells are separated by tabs.
+// WriteTable aligns the columns of rows whose cells are separated by tabs. On a terminal a row that is too long goes on
+// below its last cell; programs that read a pipe find a line a row.
 func WriteTable(w io.Writer, rows func(io.Writer)) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	rows(t)
-	return t.Flush()
+	var raw, aligned bytes.Buffer
+	rows(&raw)
+	t := tabwriter.NewWriter(&aligned, 0, 4, 2, ' ', 0)
+	if _, err := t.Write(raw.Bytes()); err != nil {
+		return err
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	text := aligned.String()
+	if width := terminalWidth(w); width > 0 {
+		text = fitRows(text, raw.String(), width)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// leastCell is how many columns of a terminal a cell needs to be broken below itself.
+const leastCell = 20
+
+// fitRows breaks the last cells of rows that are wider than a terminal; cells has the same rows with tabs.
+func fitRows(text, cells string, width int) string {
+	lines, with := strings.Split(text, "\n"), strings.Split(cells, "\n")
+	for i, line := range lines {
+		last := with[i][strings.LastIndex(with[i], "\t")+1:]
+		indent := utf8.RuneCountInString(line) - utf8.RuneCountInString(last)
+		if utf8.RuneCountInString(line) > width && width-indent >= leastCell {
+			lines[i] = strings.TrimSuffix(line, last) + hang(last, indent, width)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // WriteFindings writes a line for each finding.

@@ -5,22 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
-
-	"dayone.dev/dayone/build"
-	"dayone.dev/dayone/installconfig/report"
 )
 
 // NewRoot is a program's root command with the flags that every command has.
 func NewRoot(name, short, version string, commands ...*cobra.Command) *cobra.Command {
 	root := NewGroup(name, short, commands...)
 	root.Version = version
-	root.PersistentFlags().StringP("output", "o", "text", "text or json: how data is printed on standard output")
+	root.PersistentFlags().StringP("output", "o", "text", "text, json or yaml: how data is printed on standard output")
 	root.PersistentFlags().BoolP("verbose", "v", false, "also print debug messages")
-	acceptOutput(root, "text or json", "text", "json")
-	root.AddCommand(newVersion(version))
+	root.PersistentPreRunE = checkOutput
+	root.AddCommand(newVersion(version), newExitCodesTopic())
 	return root
 }
 
@@ -53,9 +49,13 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	setHelp(root)
 	markUsage(root)
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	out := &tracked{Writer: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.failed != nil { // who ignored it on the way
+		err = fmt.Errorf("write to standard output: %w", out.failed)
+	}
 	if err == nil {
 		return ExitOK
 	}
@@ -63,37 +63,18 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	if errors.As(err, &answer) {
 		return int(answer)
 	}
-	code := explain(root, err, stdout, stderr)
-	if slices.ContainsFunc(args, func(a string) bool { return a == "--exit-code" || a == "--exit-code=true" }) {
-		return ExitFailed // any other code would be an answer
-	}
-	return code
-}
-
-// explain prints why a command failed and gives the exit code that stands for it.
-func explain(root *cobra.Command, err error, stdout, stderr io.Writer) int {
-	output, _ := root.Flags().GetString("output")
-	if findings := report.Of(err); findings != nil {
-		WriteFindings(stderr, findings)
-		if output == "json" {
-			if err := writeJSON(stdout, report.Report{Findings: findings}); err != nil {
-				fmt.Fprintf(stderr, "%s: %s\n", root.DisplayName(), err)
-			}
-		}
-		return ExitRefused
-	}
-	if f := build.AsFailure(err); f != nil {
-		for _, line := range f.Excerpt { // the end of the failed step's output, above the message
-			fmt.Fprintln(stderr, "  | "+line)
-		}
-	}
-	fmt.Fprintf(stderr, "%s: %s\n", root.DisplayName(), plainly(err))
-	return codeOf(err)
+	return explain(root, args, err, out, stderr)
 }
 
 // markUsage makes a wrong number of arguments and missing flags errors of the command line, for every command.
 func markUsage(cmd *cobra.Command) {
-	cmd.PreRunE = func(c *cobra.Command, _ []string) error {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(c *cobra.Command, args []string) error {
+		if before != nil { // it may set flags, from a file
+			if err := before(c, args); err != nil {
+				return err
+			}
+		}
 		err := c.ValidateRequiredFlags()
 		if err == nil {
 			err = c.ValidateFlagGroups()

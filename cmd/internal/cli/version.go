@@ -8,11 +8,12 @@ import (
 
 // programVersion is what -o json prints of a version.
 type programVersion struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Version    string `json:"version"`
-	Go         string `json:"go"`
-	Platform   string `json:"platform"` // OS/ARCH
+	// Version is the program's.
+	Version string `json:"version"`
+	// Go is the version of Go that made it.
+	Go string `json:"go"`
+	// Platform is OS/ARCH.
+	Platform string `json:"platform"`
 }
 
 func newVersion(version string) *cobra.Command {
@@ -21,8 +22,8 @@ func newVersion(version string) *cobra.Command {
 		Short: "Print the program's version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := programVersion{"dayone.dev/v1", "Version", version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return PrintLine(cmd, v, "%s (%s, %s)", v.Version, v.Go, v.Platform)
+			v := programVersion{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			return PrintLine(cmd, "Version", v, "%s (%s, %s)", v.Version, v.Go, v.Platform)
 		},
 	}
 }

@@ -16,10 +16,13 @@ const Administrator = "an installation needs the rights of a cluster administrat
 const anotherUser = "the kubeconfig's user has no permission: use another user, with --kubeconfig or --context"
 
 // WithHints adds to a command's errors what to do when an API server refuses or is not reached. forbidden is for users
-// without the rights; empty: use another user.
+// without the rights; empty: use another user. The commands below it have the same.
 func WithHints(cmd *cobra.Command, forbidden string) *cobra.Command {
 	if forbidden == "" {
 		forbidden = anotherUser
+	}
+	for _, sub := range cmd.Commands() {
+		WithHints(sub, forbidden)
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -1,29 +1,25 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-const (
-	module     = "dayone.dev/dayone"
-	planSource = module + "/bootstrap/preview"
-	planRoot   = "Forecast"
-	planTarget = "bootstrap/preview/plan.schema.json"
-)
+const module = "dayone.dev/dayone"
 
 // declared is one type with the imports of its file.
 type declared struct {
@@ -39,33 +35,26 @@ type jsonTypes struct {
 	undocumented []string
 }
 
-// generatePlanSchema writes the JSON schema of what dayone plan and dayone cluster plan print.
-func generatePlanSchema(check bool) error {
-	t := &jsonTypes{packages: map[string]map[string]declared{}, values: map[string][]string{}}
-	object, err := t.named(planSource, planRoot)
-	if err != nil {
-		return fmt.Errorf("schema of plans: %w", err)
-	}
-	if len(t.undocumented) > 0 {
-		return fmt.Errorf("schema of plans: fields without a comment: %s", strings.Join(t.undocumented, ", "))
-	}
-	object["$schema"], object["title"] = "http://json-schema.org/draft-07/schema#",
-		"What dayone plan and dayone cluster plan print with -o json"
-	raw, err := json.MarshalIndent(object, "", "  ")
-	if err != nil {
-		return fmt.Errorf("schema of plans: %w", err)
-	}
-	return put(planTarget, append(raw, '\n'), check)
+func newJSONTypes() *jsonTypes {
+	return &jsonTypes{packages: map[string]map[string]declared{}, values: map[string][]string{}}
 }
 
-// load parses a package of the module once.
+// load parses a package once.
 func (t *jsonTypes) load(pkg string) (map[string]declared, error) {
 	if have, found := t.packages[pkg]; found {
 		return have, nil
 	}
 	out := map[string]declared{}
 	t.packages[pkg] = out
-	files, err := filepath.Glob(filepath.Join(strings.TrimPrefix(pkg, module+"/"), "*.go"))
+	dir, inside := strings.CutPrefix(pkg, module+"/")
+	if !inside {
+		raw, err := exec.Command("go", "list", "-f", "{{.Dir}}", pkg).Output()
+		if err != nil {
+			return nil, fmt.Errorf("find package %s: %w", pkg, err)
+		}
+		dir = strings.TrimSpace(string(raw))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(files) == 0 {
 		return nil, errors.Join(fmt.Errorf("there is no package %s", pkg), err)
 	}
@@ -80,7 +69,7 @@ func (t *jsonTypes) load(pkg string) (map[string]declared, error) {
 		imports := map[string]string{}
 		for _, i := range parsed.Imports {
 			at, _ := strconv.Unquote(i.Path.Value)
-			alias := path.Base(at)
+			alias := strings.TrimPrefix(path.Base(at), "go-") // as go-digest calls itself
 			if i.Name != nil {
 				alias = i.Name.Name
 			}
@@ -114,7 +103,14 @@ func (t *jsonTypes) value(pkg string, spec *ast.ValueSpec) {
 // named is the schema of a type by its name.
 func (t *jsonTypes) named(pkg, name string) (map[string]any, error) {
 	switch pkg + "." + name {
-	case "time.Time":
+	case "time.Duration":
+		return map[string]any{"type": "integer"}, nil
+	case "encoding/json.RawMessage":
+		return map[string]any{}, nil
+	case "github.com/opencontainers/go-digest.Digest", module + "/installconfig.Size", module + "/installconfig.Duration",
+		module + "/rebase/disruption.Origin": // open: it may name a MachineConfig
+		return map[string]any{"type": "string"}, nil
+	case "time.Time", "k8s.io/apimachinery/pkg/apis/meta/v1.Time":
 		return map[string]any{"type": "string", "format": "date-time"}, nil
 	case module + "/rebase/disruption.Level":
 		var names []string
@@ -132,7 +128,7 @@ func (t *jsonTypes) named(pkg, name string) (map[string]any, error) {
 		return nil, fmt.Errorf("there is no type %s in %s", name, pkg)
 	}
 	if s, isStruct := d.expr.(*ast.StructType); isStruct {
-		object := map[string]any{"type": "object", "additionalProperties": false}
+		object := map[string]any{"type": "object"}
 		properties, required := map[string]any{}, []string{}
 		if err := t.fields(pkg, name, s, d.imports, properties, &required); err != nil {
 			return nil, err
@@ -151,7 +147,11 @@ func (t *jsonTypes) named(pkg, name string) (map[string]any, error) {
 // fields adds a struct's, with those of embedded structs among them as encoding/json has it.
 func (t *jsonTypes) fields(pkg, owner string, s *ast.StructType, imports map[string]string, to map[string]any,
 	required *[]string) error {
+	shared := ""
 	for _, f := range s.Fields.List {
+		if f.Doc != nil {
+			shared = f.Doc.Text()
+		}
 		if f.Tag == nil && len(f.Names) == 0 {
 			embedded, err := t.of(pkg, f.Type, imports)
 			if err != nil {
@@ -175,16 +175,27 @@ func (t *jsonTypes) fields(pkg, owner string, s *ast.StructType, imports map[str
 			return fmt.Errorf("%s.%s: %w", owner, key, err)
 		}
 		if f.Doc == nil {
-			t.undocumented = append(t.undocumented, owner+"."+key)
+			if slices.Contains(strings.FieldsFunc(shared, notOfName), f.Names[0].Name) {
+				property["description"] = strings.Join(strings.Fields(shared), " ") // one comment for several fields
+			} else {
+				t.undocumented = append(t.undocumented, owner+"."+key)
+			}
 		} else if property["description"], err = comment(owner, f, key); err != nil {
 			return err
 		}
-		if to[key] = property; !strings.Contains(options, "omitempty") {
-			*required = append(*required, key)
+		if to[key] = property; strings.Contains(options, "omit") {
+			continue
+		}
+		*required = append(*required, key)
+		if _, pointer := f.Type.(*ast.StarExpr); pointer && property["type"] != nil {
+			property["type"] = []any{property["type"], "null"}
 		}
 	}
 	return nil
 }
+
+// notOfName tells what stands between names.
+func notOfName(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
 // of is the schema of a type expression.
 func (t *jsonTypes) of(pkg string, e ast.Expr, imports map[string]string) (map[string]any, error) {
@@ -192,11 +203,14 @@ func (t *jsonTypes) of(pkg string, e ast.Expr, imports map[string]string) (map[s
 	case *ast.StarExpr:
 		return t.of(pkg, e.X, imports)
 	case *ast.ArrayType:
+		if of, simple := e.Elt.(*ast.Ident); simple && of.Name == "byte" {
+			return map[string]any{"type": "string", "format": "byte"}, nil
+		}
 		items, err := t.of(pkg, e.Elt, imports)
 		return map[string]any{"type": []string{"array", "null"}, "items": items}, err
 	case *ast.MapType:
 		values, err := t.of(pkg, e.Value, imports)
-		return map[string]any{"type": "object", "additionalProperties": values}, err
+		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": values}, err
 	case *ast.SelectorExpr:
 		from, ok := e.X.(*ast.Ident)
 		if !ok {
@@ -209,6 +223,10 @@ func (t *jsonTypes) of(pkg string, e ast.Expr, imports map[string]string) (map[s
 			return map[string]any{"type": "string"}, nil
 		case "bool":
 			return map[string]any{"type": "boolean"}, nil
+		case "any":
+			return map[string]any{}, nil
+		case "float64":
+			return map[string]any{"type": "number"}, nil
 		case "int", "int32", "int64":
 			return map[string]any{"type": "integer"}, nil
 		}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/cmd/internal/cli"
+)
+
+// asProgram makes the test program be dayone.
+const asProgram = "DAYONE_TEST_AS_PROGRAM"
+
+// process is dayone as a process of its own, in an environment that a shell of few settings has.
+func process(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append([]string{asProgram + "=1", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
+	return cmd
+}
+
+// onTerminal runs it with a terminal of so many columns and gives what the terminal got.
+func onTerminal(t *testing.T, columns uint16, env []string, args ...string) (code int, screen string) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	defer ours.Close()
+	require.NoError(t, unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	theirs, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(int(theirs.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: 24}))
+	cmd := process(t, env, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	require.NoError(t, cmd.Start())
+	require.NoError(t, theirs.Close())
+	var got bytes.Buffer
+	_, _ = io.Copy(&got, ours) // a terminal ends with EIO
+	err = cmd.Wait()
+	if err != nil {
+		require.IsType(t, &exec.ExitError{}, err)
+	}
+	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(got.String(), "\r\n", "\n")
+}
+
+// commandsToSee print help, tables, lists, errors and progress.
+func commandsToSee(t *testing.T) [][]string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.File), []byte(ended), 0o600))
+	return [][]string{{"registry", "serve", "--help"}, {"plan", "--dir", installDirectory(t)}, {"status", "--state-dir", dir},
+		{"build", "--dir", installDirectory(t), "--base", "oci:/nowhere", "--state-dir", t.TempDir()}}
+}
+
+func installDirectory(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cluster")
+	code, _, stderr := dayone(t, "sample", "--dir", dir)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	return dir
+}
+
+func TestTerminals(t *testing.T) {
+	for _, args := range commandsToSee(t) {
+		t.Run(strings.Join(args[:min(len(args), 2)], " "), func(t *testing.T) {
+			plain := process(t, nil, args...)
+			var all bytes.Buffer
+			plain.Stdout, plain.Stderr = &all, &all
+			_ = plain.Run() // the code is below
+			code := plain.ProcessState.ExitCode()
+			assert.NotContains(t, all.String(), "\x1b", "pipes are plain")
+			for _, c := range []struct {
+				name    string
+				columns uint16
+				env     []string
+			}{
+				{"20 columns", 20, []string{"TERM=xterm-256color"}},
+				{"no size", 0, []string{"TERM=xterm-256color"}},
+				{"dumb", 80, []string{"TERM=dumb"}},
+				{"no colour", 80, []string{"TERM=xterm-256color", "NO_COLOR=1"}},
+				{"locale C", 80, []string{"TERM=xterm", "LC_ALL=C"}},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					got, screen := onTerminal(t, c.columns, c.env, args...)
+					assert.Equal(t, code, got, screen)
+					assert.NotContains(t, screen, "panic")
+					assert.NotRegexp(t, "\x1b\\[[0-9;]*m", screen, "no colours")
+					if c.name == "dumb" {
+						assert.NotContains(t, screen, "\x1b")
+					}
+					words := strings.Fields(all.String())
+					assert.Contains(t, strings.Join(strings.Fields(screen), " "), words[len(words)-1], "it says the same")
+					for _, r := range screen {
+						if r > 126 {
+							t.Fatalf("a terminal of locale C cannot show %q in %s", r, screen)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestOutputClosedEarly(t *testing.T) {
+	for _, args := range [][]string{{"schema", "plan"}, {"--help"}, {"plan", "--dir", installDirectory(t)},
+		{"plan", "--dir", "/nowhere", "-o", "json"}} {
+		reader, writer, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, reader.Close()) // as head -1 when it has its line
+		cmd := process(t, nil, args...)
+		var errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = writer, &errs
+		require.NoError(t, cmd.Start())
+		require.NoError(t, writer.Close())
+		_ = cmd.Wait() // the signal is below
+		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		assert.True(t, status.Signaled() && status.Signal() == syscall.SIGPIPE, "%v ends as every program: %v", args, status)
+		for _, wrong := range []string{"panic", "broken pipe", "goroutine"} {
+			assert.NotContains(t, errs.String(), wrong, args)
+		}
+	}
+}
+
+func TestOutputThatTakesNothing(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"version"}, {"--help"}, {"schema"}, {"plan", "--dir", installDirectory(t)},
+		{"version", "-o", "json"}} {
+		cmd := process(t, nil, args...)
+		var errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &errs
+		require.Error(t, cmd.Run(), args)
+		assert.Equal(t, cli.ExitFailed, cmd.ProcessState.ExitCode(), args)
+		assert.Contains(t, errs.String(), "no space left on device", args)
+	}
+}
