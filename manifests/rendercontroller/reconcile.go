@@ -237,5 +237,8 @@ func (r *reconciler) condition(ctx context.Context, pool *mcfgv1.MachineConfigPo
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
 	}
+	if failure != nil {
+		r.shown.refused(pool)
+	}
 	return nil
 }

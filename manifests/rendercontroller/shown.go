@@ -48,10 +48,14 @@ func (s shown) rendered(pool *mcfgv1.MachineConfigPool, config *mcfgv1.MachineCo
 		s.events.Eventf(pool, config, corev1.EventTypeNormal, "OSImageURLOverridden", "Render",
 			"%s names the OS image %s instead of the cluster's own", config.Name, config.Spec.OSImageURL)
 	}
+}
+
+// refused tells of an empty selector of MachineConfigs, when the condition that the pool is not rendered was written.
+func (s shown) refused(pool *mcfgv1.MachineConfigPool) {
 	if selector := pool.Spec.MachineConfigSelector; selector != nil && len(selector.MatchLabels) == 0 &&
 		len(selector.MatchExpressions) == 0 {
 		s.events.Eventf(pool, nil, corev1.EventTypeWarning, "SelectingAll", "Render",
-			"the selector of MachineConfigs is empty and selects all of them: let it name roles")
+			"the selector of MachineConfigs is empty and would select all of them: it selects none until it names roles")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,37 @@ func TestRenderingIsShownUnderMCOsNames(t *testing.T) {
 
 	require.NoError(t, w.Client.Delete(t.Context(), w.pool(t, "shown"), client.GracePeriodSeconds(0)))
 	require.Eventually(t, func() bool { return shown("shown") == -1 }, waitLimit, waitEvery)
+}
+
+// An empty selector of MachineConfigs selects nothing and is told of, once; one that names roles is not, and none at all
+// is not either.
+func TestSelectorOfAllMachineConfigs(t *testing.T) {
+	w := newWorld(t, 3)
+	w.create(machineConfig("50-a", "named", "a=1"))
+	all, named, none := newPool("all"), newPool("named"), newPool("none")
+	all.Spec.MachineConfigSelector, none.Spec.MachineConfigSelector = &metav1.LabelSelector{}, nil
+	for _, pool := range []*mcfgv1.MachineConfigPool{named, none, all} {
+		w.create(pool)
+	}
+	first := w.rendered("named", whatever)
+	w.condition("all", corev1.ConditionTrue, "pool all selects no MachineConfig")
+	w.condition("none", corev1.ConditionTrue, "pool none selects no MachineConfig")
+	warned := func() (pools []string) {
+		var list corev1.EventList
+		require.NoError(t, w.Client.List(t.Context(), &list))
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Reason == "SelectingAll" {
+				assert.Equal(t, corev1.EventTypeWarning, e.Type)
+				assert.Contains(t, e.Message, "it selects none until it names roles")
+				pools = append(pools, e.InvolvedObject.Name)
+			}
+		}
+		return pools
+	}
+	require.Eventually(t, func() bool { return len(warned()) > 0 }, waitLimit, waitEvery)
+	w.create(machineConfig("60-a", "named", "a=2")) // all pools are looked at again
+	w.rendered("named", func(name string) bool { return name != first })
+	assert.Equal(t, []string{"all"}, warned())
 }
 
 // digits are a digest's.
