@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -329,6 +330,8 @@ func besideFailed(t *testing.T, w *besideWorld) {
 }
 
 func besideRetries(t *testing.T, w *besideWorld) {
+	w.metrics = prometheus.NewRegistry()
+	w.restart()
 	w.runner.outcome = transientError
 	w.addPool("worker", "one", plainText)
 	w.until("two attempts have failed", func() bool {
@@ -338,6 +341,7 @@ func besideRetries(t *testing.T, w *besideWorld) {
 	})
 	b := w.current("worker")
 	assert.False(t, terminal(&b), "MCO makes no other build for the same inputs")
+	w.until("the retries are counted", w.measures(map[string]float64{"ocl_build_retries_total{worker}": 2}))
 	w.runner.outcome = nil
 	w.untilRolledOut("worker")
 	assert.Equal(t, b.Name, w.current("worker").Name)
@@ -374,9 +378,7 @@ func besideSecret(t *testing.T, w *besideWorld) {
 	assert.Empty(t, w.jobs())
 	w.create(pushSecret("push"))
 	w.until("the Secret is read again", func() bool {
-		w.editConfig("worker", func(c *mcfgv1.MachineOSConfig) { // instead of the pause
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "example.com/touch", c.ResourceVersion)
-		})
+		w.touch("worker") // instead of the pause
 		return w.rolledOut("worker")
 	})
 }

@@ -117,7 +117,7 @@ func retryClaimed(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuil
 	s.observation = s.with(next)
 	text := fmt.Sprintf("retry %d begins: %s", retries, cause.Message)
 	x.log.WithField("machineosbuild", b.Name).WithField("retry", retries).Warn(cause.Message)
-	x.recorder.event(b, corev1.EventTypeWarning, eventBuildRetried, "%s", note(text))
+	x.recorder.retried(b, text)
 	return s.again(soon), deleteJob(ctx, x, next)
 }
 

@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/build/decide"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/manifests"
 )
 
 // Reasons of events (MCO, pkg/controller/build; the last three are dayone's).
@@ -63,6 +64,12 @@ func (r recorder) began(config *mcfgv1.MachineOSConfig, d decide.Decision) {
 	r.event(config, corev1.EventTypeNormal, eventBuildStarted, "%s: MachineOSBuild %s: %s", d.Action, d.BuildName,
 		note(d.Message))
 	r.metrics.began(config.Spec.MachineConfigPool.Name, d.Action)
+}
+
+// retried announces another attempt within one build.
+func (r recorder) retried(b *mcfgv1.MachineOSBuild, text string) {
+	r.event(b, corev1.EventTypeWarning, eventBuildRetried, "%s", note(text))
+	r.metrics.retries.WithLabelValues(b.Labels[manifests.LabelTargetPool]).Inc()
 }
 
 // moved announces a build's next state.

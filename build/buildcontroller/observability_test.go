@@ -34,7 +34,7 @@ func (h *heard) has(prefix string) bool {
 }
 
 // gathered gives the values of metrics by "name{label values}".
-func gathered(t *testing.T, from *prometheus.Registry) map[string]float64 {
+func gathered(t testing.TB, from *prometheus.Registry) map[string]float64 {
 	families, err := from.Gather()
 	require.NoError(t, err)
 	out := map[string]float64{}

@@ -61,6 +61,8 @@ func lifeCycle() []scenario {
 		{"two pools with the same content share one build", sharedBuild},
 		{"a queue is worked off", queue},
 		{"a transient failure is tried again by itself, a limited number of times", retries},
+		{"metrics say when builds began and ended, and count retries", measuredBuilds},
+		{"metrics follow a rollout", measuredRollout},
 		{"an image that was built before the installation is taken over", preBuilt},
 		{"a build that bootstrap handed over is taken over", handedOver},
 		{"an image stays while a build of the same content may take it", takenMeanwhile},

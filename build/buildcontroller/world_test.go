@@ -9,6 +9,7 @@ import (
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,8 @@ type world struct {
 	inCluster bool
 	// as is who the controller is beside MCO, in the real world.
 	as *rest.Config
+	// metrics are the controller's; they count from the next restart on. Nil: nobody reads them.
+	metrics *prometheus.Registry
 }
 
 // clock can be set forward and back.
@@ -360,8 +363,12 @@ func (w *world) options() Options {
 	if w.inCluster {
 		own = registry
 	}
-	return Options{Registry: own, Log: logrus.NewEntry(log), Images: w.images, Finder: w.images, Sizes: w.images,
+	o := Options{Registry: own, Log: logrus.NewEntry(log), Images: w.images, Finder: w.images, Sizes: w.images,
 		Signer: w.signer,
 		Job:    job.Options{BuilderImage: registry + "/builder:1"},
 		Now:    w.clock.now, Platform: "linux/amd64"}
+	if w.metrics != nil {
+		o.Metrics = w.metrics
+	}
+	return o
 }
