@@ -16,15 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"dayone.dev/dayone/hack/e2e/mcobuilder"
 	"dayone.dev/dayone/hack/kube/kubetest"
-	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -70,16 +69,13 @@ func newRealBesideWorld(t testing.TB, as *rest.Config) *besideWorld {
 	env := shared.Env(t)
 	w := newWorldOf(t, env)
 	w.as = as
-	b := newBesideWorld(w, env.ClientAs(t, namespace, mcoAccount))
+	b := newBesideWorld(w, env.ClientAs(t, namespace, mcobuilder.Account))
 	w.basics()
 	return b
 }
 
 // inForce bounds the wait until policies and rights hold.
 const inForce = 2 * time.Minute
-
-// mcoAccount is what MCO's machine-os-builder runs as.
-const mcoAccount = "machine-os-builder"
 
 // installBeside makes an installation in mode builder and gives the objects that say what dayone may do.
 func installBeside(t testing.TB, env *kubetest.Env) (rights []*unstructured.Unstructured) {
@@ -97,10 +93,12 @@ func installBeside(t testing.TB, env *kubetest.Env) (rights []*unstructured.Unst
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)), o.GetName())
 	}
 	env.AwaitRights(t, objects)
-	for _, o := range mcoRights() {
+	for _, o := range mcobuilder.Rights(namespace) {
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)), o.GetName())
 	}
-	require.Eventually(t, newBesideProbe(t, env), inForce, pace, "the policies are in force")
+	mco := env.ClientAs(t, namespace, mcobuilder.Account)
+	require.Eventually(t, func() bool { return mcobuilder.Held(t.Context(), mco, namespace) }, inForce, pace,
+		"the policies are in force")
 	for _, o := range objects {
 		if o.GetName() == "dayone-controller-builds" {
 			rights = append(rights, asked(t, o))
@@ -137,40 +135,4 @@ func namespaceObject() *unstructured.Unstructured {
 	o.SetKind("Namespace")
 	o.SetName(namespace)
 	return o
-}
-
-// mcoRights are those of MCO's account (MCO, manifests/machineosbuilder/clusterrole.yaml), as far as its stand-in uses
-// them.
-func mcoRights() []client.Object {
-	name := metav1.ObjectMeta{Name: "mco-stand-in"}
-	all := []string{"*"}
-	return []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: mcoAccount}},
-		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{mcfgv1.GroupName}, Resources: all, Verbs: all},
-			{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: all},
-			{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: all},
-		}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: name,
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: mcoAccount}}},
-	}
-}
-
-// newBesideProbe asks whether MCO's account may make an input of a build: the API server hears of its rights and of the
-// policies a moment after they were made.
-func newBesideProbe(t testing.TB, env *kubetest.Env) func() bool {
-	c := env.ClientAs(t, namespace, mcoAccount)
-	return func() bool {
-		plain := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}
-		if c.Create(t.Context(), plain) != nil || c.Delete(t.Context(), plain) != nil {
-			return false
-		}
-		plain.ResourceVersion, plain.Labels = "", map[string]string{manifests.LabelEphemeralBuildObject: ""}
-		err := c.Create(t.Context(), plain)
-		if err == nil {
-			_ = c.Delete(t.Context(), plain)
-		}
-		return err != nil
-	}
 }

@@ -10,7 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +25,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +44,8 @@ type gateway struct {
 
 	mu                     sync.Mutex
 	asked, writes, refused int
+	// created counts what the copy made, by resource.
+	created map[string]int
 }
 
 // newGateway leads to the API server with the credentials of an account.
@@ -57,7 +58,7 @@ func newGateway(t testing.TB, account *rest.Config) *gateway {
 	require.NoError(t, err)
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: transport, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	g := &gateway{}
+	g := &gateway{created: map[string]int{}}
 	g.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if code := int(g.status.Load()); code != 0 {
 			g.mu.Lock()
@@ -70,6 +71,9 @@ func newGateway(t testing.TB, account *rest.Config) *gateway {
 		g.asked++
 		if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") {
 			g.writes++
+		}
+		if r.Method == http.MethodPost {
+			g.created[path.Base(r.URL.Path)]++
 		}
 		g.mu.Unlock()
 		proxy.ServeHTTP(w, r)
@@ -99,6 +103,13 @@ func (g *gateway) all() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.asked
+}
+
+// made is how many objects of a resource the copy asked to create.
+func (g *gateway) made(resource string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.created[resource]
 }
 
 // counts are the writes that went through, but for those of the lease, and the requests that were refused.
@@ -247,91 +258,6 @@ func (w *advisedWorld) announced() {
 	}, waitLimit, waitEvery)
 }
 
-// kubelet keeps a copy of the program running as Kubernetes does: at once after its first end, and after 10, 20 and 40
-// seconds then.
-type kubelet struct {
-	t        *testing.T
-	gateway  *gateway
-	restarts int
-	logs     []string
-	stop     chan struct{}
-	done     chan struct{}
-}
-
-func keepRunning(t *testing.T, g *gateway) *kubelet {
-	k := &kubelet{t: t, gateway: g, stop: make(chan struct{}), done: make(chan struct{})}
-	p := startAdvisor(t, g)
-	go func() {
-		defer close(k.done)
-		var pause time.Duration
-		for {
-			ended := make(chan error, 1)
-			go func() { ended <- p.cmd.Wait() }()
-			select {
-			case <-k.stop:
-				_ = p.cmd.Process.Signal(os.Interrupt)
-				<-ended
-				return
-			case <-ended:
-			}
-			raw, _ := os.ReadFile(p.log)
-			k.logs = append(k.logs, string(raw))
-			select {
-			case <-k.stop:
-				return
-			case <-time.After(pause):
-			}
-			pause = min(max(10*time.Second, 2*pause), 40*time.Second)
-			k.restarts++
-			p = startAdvisor(t, g)
-		}
-	}()
-	return k
-}
-
-// end stops it.
-func (k *kubelet) end() {
-	close(k.stop)
-	<-k.done
-}
-
-// An API server that refuses everything for a whole minute, by 429 and by 500: the program says so and ends when it
-// cannot keep its lease, it is started again and again as a kubelet does, it does not ask in a hot loop, and afterwards
-// all is said that became true meanwhile, once.
-func TestAnAPIServerThatRefusesForAMinute(t *testing.T) {
-	w := newAdvisedWorld(t)
-	g := newGateway(t, w.advisor())
-	k := keepRunning(t, g)
-	w.says("Every node of pool worker has rendered-worker-1")
-	w.available("False MachineConfigOperatorAbsent")
-	began := time.Now()
-	for _, code := range []int32{http.StatusTooManyRequests, http.StatusInternalServerError} {
-		g.status.Store(code)
-		g.server.CloseClientConnections() // what is watched ends, too
-		if code == http.StatusTooManyRequests {
-			w.renders("rendered-worker-2", "quiet")
-			w.change(func(p *mcfgv1.MachineConfigPool) { p.Spec.Paused = true })
-			w.make(operatorWorkload())
-		}
-		time.Sleep(30 * time.Second)
-	}
-	g.status.Store(0)
-	refused := time.Since(began).Seconds()
-	_, requests := g.counts()
-	over := time.Now()
-	w.says("Pool worker is paused. When spec.paused is false: rendered-worker-2 changes 1 nodes: Reboot")
-	t.Logf("%d requests in %.0f s, said %.0f s after the API server answers again", requests, refused,
-		time.Since(over).Seconds())
-	assert.Less(t, float64(requests)/refused, 10.0, "requests per second while all are refused")
-	w.available("True AsExpected")
-	w.announced()
-	k.end()
-	t.Logf("%d restarts", k.restarts)
-	require.NotEmpty(t, k.logs, "it ends when it cannot keep its lease")
-	assert.Contains(t, k.logs[0], "leader election lost")
-	assert.Contains(t, strings.Join(k.logs, ""), "too many requests")
-}
-
 // operatorWorkload stands for one of MCO's, which runs.
 func operatorWorkload() *appsv1.Deployment {
 	app := map[string]string{"app": "mco"}
@@ -339,19 +265,4 @@ func operatorWorkload() *appsv1.Deployment {
 		Name: "machine-config-operator"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: app},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "c", Image: "r.test/mco:1"}}}}}}
-}
-
-// available waits until the installation's condition says what is.
-func (w *advisedWorld) available(want string) {
-	w.Helper()
-	require.EventuallyWithT(w, func(c *assert.CollectT) {
-		m := &corev1.ConfigMap{}
-		assert.NoError(c, w.env.Client.Get(context.Background(), client.ObjectKey{Namespace: cluster.AdvisorNamespace,
-			Name: cluster.StatusName}, m))
-		var list []metav1.Condition
-		assert.NoError(c, json.Unmarshal([]byte(m.Data[cluster.StatusConditions]), &list))
-		if has := meta.FindStatusCondition(list, "Available"); assert.NotNil(c, has) {
-			assert.Equal(c, want, string(has.Status)+" "+has.Reason)
-		}
-	}, waitLimit, waitEvery)
 }

@@ -85,11 +85,17 @@ func run(t *testing.T, kubeconfig string) *copyOfProgram {
 // start runs a copy of the program with further arguments until the test ends.
 func start(t testing.TB, args ...string) *copyOfProgram {
 	t.Helper()
+	return launch(t, os.Args[0], args...)
+}
+
+// launch is start of any of dayone's controller programs.
+func launch(t testing.TB, program string, args ...string) *copyOfProgram {
+	t.Helper()
 	p := &copyOfProgram{probes: freeAddress(t), metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
 	log, err := os.Create(p.log)
 	require.NoError(t, err)
 	defer log.Close()
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"start",
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, append([]string{"start",
 		"--probe-address", p.probes, "--metrics-address", p.metrics}, args...)...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = log, log

@@ -143,9 +143,8 @@ func (w *world) served(o client.Object) {
 
 // mcosBuilder is the stand-in for MCO's builder, with the name of its account.
 func (w *world) mcosBuilder(ctx context.Context) {
-	const account = "machine-os-builder"
 	as := rest.CopyConfig(w.cluster.Config)
-	as.Impersonate.UserName = "system:serviceaccount:" + cluster.DefaultNamespace + ":" + account
+	as.Impersonate.UserName = "system:serviceaccount:" + cluster.DefaultNamespace + ":" + mcobuilder.Account
 	scheme, err := kubetest.NewScheme()
 	if !assert.NoError(w.t, err) {
 		return
@@ -156,7 +155,7 @@ func (w *world) mcosBuilder(ctx context.Context) {
 	}
 	assert.NoError(w.t, w.client.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "mco-builder"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: cluster.DefaultNamespace, Name: account}}}))
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: cluster.DefaultNamespace, Name: mcobuilder.Account}}}))
 	mco := &mcobuilder.Builder{Client: c, Namespace: cluster.DefaultNamespace,
 		Inspect: func(string) bool { return false }} // dayone gives images tags of its own
 	for ctx.Err() == nil {
