@@ -2,7 +2,11 @@ package incluster_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"syscall"
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -24,11 +28,30 @@ import (
 // newer is another version of the programs, one minor after version.
 const newer = "v0.1.0-test"
 
-// Containerfiles that are built for longer than dayone takes to be replaced on a machine that is not very busy.
-const (
-	before = "FROM configs AS final\nRUN sleep 40 && echo before > /etc/from-run\n"
-	after  = "FROM configs AS final\nRUN sleep 40 && echo after > /etc/from-run\n"
-)
+// held is how long a held build sleeps unless it is let go: more than a day, and nobody else's number.
+var held = strconv.Itoa(1_000_000 + os.Getpid())
+
+// holding is a Containerfile whose RUN waits until letGo, and then writes a word.
+func holding(word string) string {
+	return "FROM configs AS final\nRUN sleep " + held + "; echo " + word + " > /etc/from-run\n"
+}
+
+// letGo ends the sleep of a held build, which is a process of this machine like all others.
+func (w *world) letGo() {
+	w.t.Helper()
+	w.await(func(context.Context) bool {
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range lines {
+			raw, _ := os.ReadFile(file)
+			if string(raw) != "sleep\x00"+held+"\x00" {
+				continue
+			}
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			return err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil
+		}
+		return false
+	})
+}
 
 // TestDayoneIsReplacedWhilePodsBuild upgrades dayone to a newer version and takes it back, each time while a pod
 // builds: the pod goes on, its result is taken by the other version, no build is begun again and no config is rendered
@@ -40,17 +63,19 @@ func TestDayoneIsReplacedWhilePodsBuild(t *testing.T) {
 	require.NoError(t, w.client.Patch(t.Context(), &mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{
 		Name: render.ControllerConfigName}}, client.RawPatch("application/merge-patch+json", mark)))
 	w.pool("worker")
-	w.machineOSConfig("worker", before)
+	w.machineOSConfig("worker", holding("before"))
 	first := w.buildRuns()
 	rendered := kubetest.RenderedConfigs(w.t, w.client)
 	require.NotEmpty(t, rendered)
 	w.replacedBy(newer)
+	w.letGo()
 	b := w.ended("worker", func(*mcfgv1.MachineOSBuild) bool { return true })
 	w.builtOnce(b, first, "before\n", 1)
 
-	w.edit("worker", after)
+	w.edit("worker", holding("after"))
 	second := w.buildRuns()
 	w.replacedBy(version)
+	w.letGo()
 	b = w.ended("worker", func(n *mcfgv1.MachineOSBuild) bool { return n.Name != b.Name })
 	w.builtOnce(b, second, "after\n", 2)
 	assert.Equal(t, rendered, kubetest.RenderedConfigs(w.t, w.client), "nothing is rendered anew")
