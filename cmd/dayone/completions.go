@@ -11,8 +11,8 @@ import (
 )
 
 // directories are the flags of all commands that name one.
-var directories = map[string]bool{"dir": true, "state-dir": true, "root": true, "to": true, "out": true, "kustomize": true,
-	"manifest-dir": true, "dest-dir": true, "cluster": true, "bootstrap": true, "server-basedir": true}
+var directories = map[string]bool{"dir": true, "state-dir": true, "root": true, "to": true, "out": true,
+	"kustomize": true, "manifest-dir": true, "dest-dir": true, "cluster": true, "bootstrap": true, "server-basedir": true}
 
 // values are the flags of all commands that have few values.
 var values = map[string][]string{

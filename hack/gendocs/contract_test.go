@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "renew the kept samples, if they can still be read")
 
-// sample is what a program that reads a kind relies on, as v1 has promised it: Full has every field, Least those that are
-// always there.
+// sample is what a program that reads a kind relies on, as v1 has promised it: Full has every field, Least those that
+// are always there.
 type sample struct{ Full, Least any }
 
 // sampleOf makes a document by a schema.

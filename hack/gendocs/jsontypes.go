@@ -163,27 +163,18 @@ func (t *jsonTypes) fields(pkg, owner string, s *ast.StructType, imports map[str
 			*required = append(*required, more...)
 			continue
 		}
-		if f.Tag == nil {
-			continue
-		}
-		key, options, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
-		if key == "-" || key == "" {
+		key, always := keyOf(f)
+		if key == "" {
 			continue
 		}
 		property, err := t.of(pkg, f.Type, imports)
+		if err == nil {
+			err = t.describe(property, owner, f, key, shared)
+		}
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", owner, key, err)
 		}
-		if f.Doc == nil {
-			if slices.Contains(strings.FieldsFunc(shared, notOfName), f.Names[0].Name) {
-				property["description"] = strings.Join(strings.Fields(shared), " ") // one comment for several fields
-			} else {
-				t.undocumented = append(t.undocumented, owner+"."+key)
-			}
-		} else if property["description"], err = comment(owner, f, key); err != nil {
-			return err
-		}
-		if to[key] = property; strings.Contains(options, "omit") {
+		if to[key] = property; !always {
 			continue
 		}
 		*required = append(*required, key)
@@ -192,6 +183,31 @@ func (t *jsonTypes) fields(pkg, owner string, s *ast.StructType, imports map[str
 		}
 	}
 	return nil
+}
+
+// keyOf is a field's name in JSON, "" if it is not there, and whether it always is.
+func keyOf(f *ast.Field) (key string, always bool) {
+	if f.Tag == nil {
+		return "", false
+	}
+	key, options, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+	if key == "-" {
+		key = ""
+	}
+	return key, !strings.Contains(options, "omit")
+}
+
+// describe gives a property the field's comment, or that of fields before it which names it, too.
+func (t *jsonTypes) describe(property map[string]any, owner string, f *ast.Field, key, shared string) (err error) {
+	switch {
+	case f.Doc != nil:
+		property["description"], err = comment(owner, f, key)
+	case slices.Contains(strings.FieldsFunc(shared, notOfName), f.Names[0].Name):
+		property["description"] = strings.Join(strings.Fields(shared), " ")
+	default:
+		t.undocumented = append(t.undocumented, owner+"."+key)
+	}
+	return err
 }
 
 // notOfName tells what stands between names.

@@ -128,8 +128,8 @@ func showOwn(cmd *cobra.Command, api client.Reader, config *rest.Config, b *mcfg
 	if err != nil {
 		return err
 	}
-	return printLog(cmd, buildLog{MachineOSBuild: stored.Build, Pool: stored.Pool, Outcome: stored.Outcome, Image: stored.Image,
-		Created: stored.Created.Truncate(time.Second), Text: string(stored.Text)})
+	return printLog(cmd, buildLog{MachineOSBuild: stored.Build, Pool: stored.Pool, Outcome: stored.Outcome,
+		Image: stored.Image, Created: stored.Created.Truncate(time.Second), Text: string(stored.Text)})
 }
 
 // printLog prints a log's text alone, or as -o asks for with what it is the log of.

@@ -45,9 +45,10 @@ func newBuildCommand(version string) *cobra.Command {
 	f.StringVar(&pool, "pool", "", "the pool whose image to build (default: the only one, or master)")
 	f.StringVar(&o.StateDir, "state-dir", defaultBuildDir(), "where images, layers and logs are kept between builds")
 	f.Lookup("state-dir").DefValue = "~/.cache/dayone/build" // or where the environment has its cache
-	_ = cmd.RegisterFlagCompletionFunc("pool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	pools := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return poolsOf(dir), cobra.ShellCompDirectiveNoFileComp
-	})
+	}
+	_ = cmd.RegisterFlagCompletionFunc("pool", pools)
 	f.StringVar(&o.Base.Reference, "base", "",
 		"where the base image comes from: a registry reference, oci:DIR or docker-archive:FILE (default: its name in "+
 			"install-config.yaml)")

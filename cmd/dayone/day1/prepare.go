@@ -82,7 +82,9 @@ func newPrepareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd, "Layering", sidecar, func(w io.Writer) error { return describePrepared(w, f.dir, &sidecar.Config) })
+			return cli.Print(cmd, "Layering", sidecar, func(w io.Writer) error {
+				return describePrepared(w, f.dir, &sidecar.Config)
+			})
 		},
 	}
 	f.add(cmd)

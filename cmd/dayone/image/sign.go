@@ -81,8 +81,8 @@ func newSignCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.Contains(args[0], "@") {
-				return cli.Usagef("%s: name the image by digest (HOST/REPOSITORY@sha256:DIGEST): a tag may name another one by then",
-					args[0])
+				return cli.Usagef("%s: name the image by digest (HOST/REPOSITORY@sha256:DIGEST): a tag may name another one "+
+					"by then", args[0])
 			}
 			if key == "" || passphrase == "" {
 				return cli.Usagef("give --key and --passphrase-file")

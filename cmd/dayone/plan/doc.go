@@ -99,9 +99,10 @@ func (f *sourceFlags) open(ctx context.Context) (*snapshot.Source, time.Time, er
 
 func newSchema() *cobra.Command {
 	return &cobra.Command{
-		Use:       "schema [KIND]",
-		Short:     "Print a JSON schema of install-config.yaml for editors, or of what commands print with -o json",
-		Long:      "KIND is the kind of what a command prints with -o json. There are: " + strings.Join(schemas.Kinds(), ", ") + ".",
+		Use:   "schema [KIND]",
+		Short: "Print a JSON schema of install-config.yaml for editors, or of what commands print with -o json",
+		Long: "KIND is the kind of what a command prints with -o json. There are: " +
+			strings.Join(schemas.Kinds(), ", ") + ".",
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: schemas.Kinds(),
 		RunE: func(cmd *cobra.Command, args []string) error {

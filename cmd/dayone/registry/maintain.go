@@ -79,8 +79,8 @@ func newCollectCommand() *cobra.Command {
 				return err
 			}
 			warnDamaged(cmd, report.Damaged)
-			return cli.PrintLine(cmd, "RegistryCollection", report, "%d blobs removed, %d bytes; %d kept", len(report.Removed), report.Bytes,
-				report.Kept)
+			return cli.PrintLine(cmd, "RegistryCollection", report, "%d blobs removed, %d bytes; %d kept",
+				len(report.Removed), report.Bytes, report.Kept)
 		})
 	cmd.Flags().DurationVar(&o.Grace, "grace", 0, "keep unreferenced blobs younger than this, 0 for 1h, negative for "+
 		"none")
@@ -106,7 +106,9 @@ func newVerifyCommand() *cobra.Command {
 			if err := errors.Join(err, r.Close()); err != nil {
 				return err
 			}
-			if err := cli.PrintTable(cmd, "RegistryVerification", result, func(w io.Writer) { result.print(w, time.Since(start)) }); err != nil {
+			took := time.Since(start)
+			err = cli.PrintTable(cmd, "RegistryVerification", result, func(w io.Writer) { result.print(w, took) })
+			if err != nil {
 				return err
 			}
 			bad := len(result.Missing) + len(result.Damaged)

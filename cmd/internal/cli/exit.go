@@ -31,8 +31,8 @@ const (
 func exitCodes() []exitCode {
 	return []exitCode{
 		{ExitOK, "done"},
-		{ExitFailed, "failed; the message says why and what to do. Also: what the command looked at has failed (status of a " +
-			"bootstrap, analyze, verify, diff of rendered configs)"},
+		{ExitFailed, "failed; the message says why and what to do. Also: what the command looked at has failed " +
+			"(status of a bootstrap, analyze, verify, diff of rendered configs)"},
 		{ExitUsage, "wrong command line"},
 		{ExitRefused, "dayone refused the input before it started anything"},
 		{ExitUnderWay, "only with --exit-code: the target is not reached yet"},
@@ -56,8 +56,8 @@ func newExitCodesTopic() *cobra.Command {
 	for _, c := range exitCodes() {
 		fmt.Fprintf(&page, "\n\n%d: %s", c.code, c.meaning)
 	}
-	page.WriteString("\n\nplan, and cluster plan with -f or --delete, answer under --exit-code with 0, 2 to 5 and 7: how " +
-		"much the change disturbs. With --exit-code every code except 1 is an answer; any failure ends with 1.")
+	page.WriteString("\n\nplan, and cluster plan with -f or --delete, answer under --exit-code with 0, 2 to 5 and 7: " +
+		"how much the change disturbs. With --exit-code every code except 1 is an answer; any failure ends with 1.")
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes of all commands mean", Long: page.String()}
 }
 

@@ -72,8 +72,8 @@ func (t *tracked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// explain prints why a command failed and gives the exit code that stands for it. Programs find one document on standard
-// output: the answer that is there already, or else the error.
+// explain prints why a command failed and gives the exit code that stands for it. Programs find one document on
+// standard output: the answer that is there already, or else the error.
 func explain(root *cobra.Command, args []string, err error, stdout *tracked, stderr io.Writer) int {
 	f := failureOf(err)
 	if slices.ContainsFunc(args, func(a string) bool { return a == "--exit-code" || a == "--exit-code=true" }) {

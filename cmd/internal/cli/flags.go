@@ -18,7 +18,8 @@ func InstallDir(cmd *cobra.Command, dir, platform *string) {
 // REGISTRY_AUTH_FILE, then $XDG_RUNTIME_DIR/containers/auth.json, then config.json in DOCKER_CONFIG or ~/.docker.
 func AuthFile(cmd *cobra.Command, file *string, name, usage string) {
 	*file = userAuthFile(os.Getenv)
-	cmd.Flags().StringVar(file, name, *file, usage+" (default: REGISTRY_AUTH_FILE, else what podman login or docker login wrote)")
+	cmd.Flags().StringVar(file, name, *file,
+		usage+" (default: REGISTRY_AUTH_FILE, else what podman login or docker login wrote)")
 	cmd.Flags().Lookup(name).DefValue = "" // help is the same for everybody
 }
 

@@ -17,8 +17,8 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// APIVersion is that of all data that programs read. A later version may have more fields; a field that is gone or means
-// something else is another version. docs/schemas has the JSON schema of each kind.
+// APIVersion is that of all data that programs read. A later version may have more fields; a field that is gone or
+// means something else is another version. docs/schemas has the JSON schema of each kind.
 const APIVersion = "dayone.dev/v1"
 
 // Print prints data on standard output as -o asks for: JSON, YAML, or for people, which text writes. For programs it

@@ -75,7 +75,8 @@ func run(t *testing.T, work func(*cobra.Command) error, args ...string) (code in
 }
 
 func TestFailures(t *testing.T) {
-	finding := report.Finding{Severity: report.Error, File: "a.yaml", Line: 3, Path: "spec.x", Rule: "r", Message: "m", Next: "n"}
+	finding := report.Finding{Severity: report.Error, File: "a.yaml", Line: 3, Path: "spec.x", Rule: "r",
+		Message: "m", Next: "n"}
 	for _, c := range []struct {
 		name string
 		err  error
@@ -84,8 +85,8 @@ func TestFailures(t *testing.T) {
 	}{
 		{"a finding", finding, ExitRefused, `"findings":[{"severity":"error","file":"a.yaml","line":3,"path":"spec.x",` +
 			`"rule":"r","message":"m","next":"n"}]`},
-		{"a build", fmt.Errorf("build: %w", &build.Failure{Class: build.ClassUser, Step: "containerfile", Message: "m", Line: 4,
-			Next: "n"}), ExitFailed, `"build":{"class":"user","step":"containerfile","message":"m","line":4,"next":"n"}`},
+		{"a build", fmt.Errorf("build: %w", &build.Failure{Class: build.ClassUser, Step: "containerfile",
+			Message: "m", Line: 4, Next: "n"}), ExitFailed, `"build":{"class":"user","step":"containerfile","message":"m","line":4,"next":"n"}`},
 		{"what the same input brings again", Hopeless(errors.New("no")), exitHopeless, `"message":"no","exitCode":6`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -137,8 +138,8 @@ func TestFitRows(t *testing.T) {
 		want  string
 	}{
 		{"wide", 80, text},
-		{"narrow", 35, "NAME  STATE  DETAIL\na     good   all is well with it\n             and this goes on and\n             on\n" +
-			"no table here but long\n"},
+		{"narrow", 35, "NAME  STATE  DETAIL\na     good   all is well with it\n             and this goes on and\n" +
+			"             on\nno table here but long\n"},
 		{"too narrow for a cell", 20, "NAME  STATE  DETAIL\na     good   all is well with it and this goes on and on\n" +
 			"no table here but\nlong\n"},
 	} {

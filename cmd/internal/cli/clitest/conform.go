@@ -19,8 +19,8 @@ import (
 	"dayone.dev/dayone/docs/schemas"
 )
 
-// Conforms checks what a command printed with -o json or -o yaml: each document has a kind and all that the kind's schema
-// demands, and nothing that the schema does not name. Objects of Kubernetes pass.
+// Conforms checks what a command printed with -o json or -o yaml: each document has a kind and all that the kind's
+// schema demands, and nothing that the schema does not name. Objects of Kubernetes pass.
 func Conforms(t *testing.T, args []string, out string) {
 	t.Helper()
 	at := slices.Index(args, "-o") + 1

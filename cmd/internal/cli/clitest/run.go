@@ -12,7 +12,8 @@ import (
 	"dayone.dev/dayone/cmd/internal/cli"
 )
 
-// Run executes a program called dayone that has these commands. What they print for programs must be as its schema says.
+// Run executes a program called dayone that has these commands. What they print for programs must be as its
+// schema says.
 func Run(t *testing.T, commands []*cobra.Command, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
