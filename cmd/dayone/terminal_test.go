@@ -61,7 +61,8 @@ func commandsToSee(t *testing.T) [][]string {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.File), []byte(ended), 0o600))
 	return [][]string{{"registry", "serve", "--help"}, {"plan", "--dir", installDirectory(t)},
-		{"status", "--state-dir", dir}, {"build", "--dir", installDirectory(t), "--base", "oci:/nowhere", "--state-dir", t.TempDir()}}
+		{"status", "--state-dir", dir},
+		{"build", "--dir", installDirectory(t), "--base", "oci:/nowhere", "--state-dir", t.TempDir()}}
 }
 
 func installDirectory(t *testing.T) string {
