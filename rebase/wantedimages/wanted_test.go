@@ -65,6 +65,10 @@ func TestOf(t *testing.T) {
 		{name: "a node names what nobody made", view: wantedimages.View{
 			Nodes: []corev1.Node{node("n", map[string]string{manifests.AnnotationDesiredImage: ref(1)})}},
 			by: []string{"node n (desired, unknown)"}, keep: true, unknown: 1},
+		{name: "a node that was off until its build was deleted", view: wantedimages.View{
+			MachineOSBuilds: []mcfgv1.MachineOSBuild{}, Nodes: []corev1.Node{node("n", map[string]string{
+				manifests.AnnotationCurrentImage: ref(1), manifests.AnnotationDesiredImage: ref(1)})}},
+			by: []string{"node n (current, unknown)", "node n (desired, unknown)"}, keep: true, unknown: 2},
 		{name: "of another registry", view: wantedimages.View{MachineOSBuilds: []mcfgv1.MachineOSBuild{
 			build("b", "quay.example.com/ns/os@"+string(digest.FromString("1")))}}},
 		{name: "by tag", view: wantedimages.View{MachineOSBuilds: []mcfgv1.MachineOSBuild{build("b", host+"/ns/os:1")}}},

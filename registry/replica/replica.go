@@ -132,12 +132,16 @@ func Fill(ctx context.Context, store *storage.Store, l wanted.List, o Options) (
 // look does what there is to do once: fetch, drop, report.
 func (r *replica) look(ctx context.Context) error {
 	changed, err := r.read()
+	problem := ""
 	if err != nil {
 		r.o.Log.WithError(err).Error("list of wanted images is not usable, the one before stays")
 	}
+	if errors.Is(err, wanted.ErrNewer) {
+		problem = err.Error()
+	}
 	if !r.known {
 		return wanted.WriteReport(r.o.file(wanted.ReportFile), wanted.Report{
-			Problem: "the registry has no list of wanted images yet: the node's agent brings it"})
+			Problem: cmp.Or(problem, "the registry has no list of wanted images yet: the node's agent brings it")})
 	}
 	list, err := r.o.Peers()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +160,7 @@ func (r *replica) look(ctx context.Context) error {
 		r.asked, r.askedList = time.Now(), r.list.Hash()
 	}
 	err = r.drop(ctx, changed)
-	return errors.Join(err, r.report(missing))
+	return errors.Join(err, r.report(missing, problem))
 }
 
 // read takes a changed list over and says when it last changed.
@@ -177,7 +181,8 @@ func (r *replica) read() (changed time.Time, err error) {
 	return fi.ModTime(), nil
 }
 
-func (r *replica) report(missing []wanted.Missing) error {
+// report says what is here. A problem is why the registry does not work by the newest list.
+func (r *replica) report(missing []wanted.Missing, problem string) error {
 	free, err := r.store.Free()
 	if err != nil {
 		return fmt.Errorf("report of the registry: %w", err)
@@ -187,6 +192,7 @@ func (r *replica) report(missing []wanted.Missing) error {
 		return fmt.Errorf("report of the registry: %w", err)
 	}
 	out := wanted.NewReport(r.list, missing, free, r.store.Used()-r.store.Reserved())
+	out.Problem = problem
 	out.SetRoom(left)
 	if out.Held != r.said.Held || out.List != r.said.List || len(out.Missing) != len(r.said.Missing) {
 		log := r.o.Log.WithFields(logrus.Fields{"wanted": out.Wanted, "held": out.Held})

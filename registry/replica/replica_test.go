@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,7 +163,7 @@ func TestForgedListChangesNothing(t *testing.T) {
 	for _, tc := range []struct{ name, text string }{
 		{"not JSON", `{"images":`}, {"no digest", `{"images":[{"repository":"ns/os","digest":"latest"}]}`},
 		{"leaves the root", `{"images":[{"repository":"../../etc","digest":"` + string(digest.FromString("x")) + `"}]}`},
-		{"unknown key", `{"images":[],"drop":true}`}, {"two lists", `{"images":[]}{"images":[]}`},
+		{"two lists", `{"images":[]}{"images":[]}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, 1, func(_ int, _ *registry.Options, r *replica.Options) { r.Grace = time.Nanosecond })
@@ -180,6 +181,84 @@ func TestForgedListChangesNothing(t *testing.T) {
 			require.NoError(t, w.whole(w.sites[0], image))
 		})
 	}
+}
+
+// A newer dayone may say more in a list than this registry knows. If it means something else by it, the registry keeps
+// what it has and says what to do.
+func TestListOfANewerVersion(t *testing.T) {
+	w := newWorld(t, 2, func(_ int, _ *registry.Options, r *replica.Options) { r.Grace = time.Nanosecond })
+	_, first := w.pushImage(w.sites[0], 1000, 1)
+	_, second := w.pushImage(w.sites[0], 1000, 1)
+	s, l := w.sites[1], wanted.New(time.Now(), []wanted.Image{first})
+	path := filepath.Join(s.dir, wanted.ListFile)
+	raw, err := l.Encode()
+	require.NoError(t, err)
+	more := strings.Replace(string(raw), `{"repository"`, `{"since":"2027","repository"`, 1)
+	require.NotEqual(t, string(raw), more)
+	_, err = wanted.WriteFile(path, []byte(strings.Replace(more, `{"issued"`, `{"pools":["a"],"issued"`, 1)))
+	require.NoError(t, err, "an older agent carries it")
+	w.ready(s, l)
+	require.NoError(t, w.whole(s, first))
+
+	raw, err = wanted.New(time.Now(), []wanted.Image{second}).Encode()
+	require.NoError(t, err)
+	newer := strings.Replace(string(raw), `{"issued"`, `{"version":1,"issued"`, 1)
+	_, err = wanted.WriteFile(path, []byte(newer))
+	require.ErrorIs(t, err, wanted.ErrNewer, "an older agent leaves the file")
+	require.NoError(t, os.WriteFile(path, []byte(newer), 0o600))
+	said := w.until(s, func(r wanted.Report) bool { return r.Problem != "" })
+	assert.Contains(t, said.Problem, "newer version of dayone: bring dayone-registry of that version")
+	assert.Equal(t, l.Hash(), said.List)
+	assert.False(t, said.Holds(l, repo, first.Digest), "nothing relies on it")
+	require.NoError(t, w.whole(s, first))
+	assert.Equal(t, http.StatusNotFound, w.status(s, repo+"/manifests/"+string(second.Digest)))
+}
+
+// What a restored backup of etcd wants again is fetched from whoever has it still, and otherwise named.
+func TestListGoesBack(t *testing.T) {
+	w := newWorld(t, 2, func(i int, _ *registry.Options, r *replica.Options) {
+		r.Grace = time.Nanosecond
+		if i == 1 {
+			r.Grace = time.Hour
+		}
+	})
+	_, stays := w.pushImage(w.sites[0], 1000, 1)
+	_, goes := w.pushImage(w.sites[0], 1000, 1)
+	_, lost := w.pushImage(w.sites[0], 1000, 1)
+	before := w.want(stays, goes)
+	for _, s := range w.sites {
+		w.ready(s, before)
+	}
+	w.ready(w.sites[0], w.want(stays))
+	for _, i := range []wanted.Image{goes, lost} {
+		require.Eventually(t, func() bool {
+			return w.status(w.sites[0], repo+"/manifests/"+string(i.Digest)) == http.StatusNotFound
+		}, patience, pause)
+	}
+	w.want(stays, goes, lost)
+	said := w.until(w.sites[0], func(r wanted.Report) bool { return r.Wanted == 3 && r.Held == 2 })
+	require.Len(t, said.Missing, 1)
+	assert.Equal(t, lost.Name(), said.Missing[0].Image)
+	assert.NotEmpty(t, said.Missing[0].Why)
+	require.NoError(t, w.whole(w.sites[0], goes))
+}
+
+// A node that was off for a month names an image that nothing else wants any more: who has it keeps it.
+func TestWhatOnlyANodeNamesStays(t *testing.T) {
+	w := newWorld(t, 2, func(_ int, _ *registry.Options, r *replica.Options) { r.Grace = time.Nanosecond })
+	_, old := w.pushImage(w.sites[0], 1000, 1)
+	_, now := w.pushImage(w.sites[0], 1000, 1)
+	_, goes := w.pushImage(w.sites[0], 1000, 1)
+	old.OnlyKeep = true
+	l := w.want(old, now)
+	for _, s := range w.sites {
+		w.ready(s, l)
+	}
+	require.Eventually(t, func() bool {
+		return w.status(w.sites[0], repo+"/manifests/"+string(goes.Digest)) == http.StatusNotFound
+	}, patience, pause, "the registry lets go what nothing names")
+	require.NoError(t, w.whole(w.sites[0], old))
+	require.Error(t, w.whole(w.sites[1], old), "it is not fetched: a node may name anything")
 }
 
 func TestDrop(t *testing.T) {

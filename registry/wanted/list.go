@@ -37,8 +37,14 @@ const (
 	maxBy = 8
 )
 
+// ErrNewer is of a list by which this version cannot work.
+var ErrNewer = errors.New("it is of a newer version of dayone: bring dayone-registry of that version to the node")
+
 // List is what the registries of a cluster must hold.
 type List struct {
+	// Version is 0. One that gives what is here another meaning raises it, and older registries keep the list before;
+	// keys that say something new beside it do not.
+	Version int `json:"version,omitempty"`
 	// Issued is when it was made, by its maker's clock. A maker that works renews it, also when nothing else changes.
 	Issued time.Time `json:"issued"`
 	Images []Image   `json:"images"`
@@ -116,20 +122,22 @@ func (l List) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// Decode reads a list. What is too long, has keys that are not known or a reference that is none is refused as a whole:
-// half a list would let images go.
+// Decode reads a list. What is too long, or has a reference that is none, is refused as a whole: half a list would let
+// images go. Keys that a later version adds are left alone, and a list of another meaning is ErrNewer.
 func Decode(raw []byte) (List, error) {
 	var l List
 	if len(raw) > MaxBytes {
 		return l, fmt.Errorf("read list of wanted images: it has %d bytes, more than %d", len(raw), MaxBytes)
 	}
 	in := json.NewDecoder(bytes.NewReader(raw))
-	in.DisallowUnknownFields()
 	if err := in.Decode(&l); err != nil {
 		return List{}, fmt.Errorf("read list of wanted images: %w", err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return List{}, errors.New("read list of wanted images: something follows it")
+	}
+	if l.Version != 0 {
+		return List{}, fmt.Errorf("read list of wanted images: %w", ErrNewer)
 	}
 	if len(l.Images) > MaxImages {
 		return List{}, fmt.Errorf("read list of wanted images: it has %d images, more than %d", len(l.Images), MaxImages)
