@@ -141,6 +141,9 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkBase(ctx); err != nil {
+		return nil, err
+	}
 	var unchecked *appendengine.Image
 	if !r.Options.Rebuild {
 		image, note, err := findSigned(ctx, client, in, b.o)

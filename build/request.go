@@ -90,6 +90,9 @@ type Options struct {
 	// Keys are public keys. An image that the registry has counts only if one of them has signed it, or one of the
 	// builder's own keys; default: every image counts.
 	Keys []sign.PublicKey `json:"keys,omitempty"`
+	// BasePolicy is a containers-policy.json that the base image must satisfy under its own name; default: any base will
+	// do. A policy.json in Config counts as well, as far as it demands signatures of the base by keys that it contains.
+	BasePolicy []byte `json:"basePolicy,omitempty"`
 	// Secrets for RUN --mount=type=secret.
 	Secrets []Secret `json:"secrets,omitempty"`
 	// Mounts that every RUN sees.
@@ -130,6 +133,8 @@ type Request struct {
 	Pool string `json:"pool"`
 	// Base is the OS image, in the registry that Registry reaches.
 	Base Image `json:"base"`
+	// BaseName is the base's own name, by which policies know it; default Base.Reference.
+	BaseName string `json:"baseName,omitempty"`
 	// Config is the rendered config; its osImageURL does not count.
 	Config *mcfgv1.MachineConfig `json:"config"`
 	// Containerfile is the user's text; empty means that the image is base and config.
@@ -185,7 +190,7 @@ func NewRequest(in Spec) (Request, error) {
 		return Request{}, invalid("controller", "pool "+in.Pool+" has no ControllerConfig", "render the pool first")
 	}
 	read := func(image string) Image { return Image{Reference: cmp.Or(in.Copies[image], image)} }
-	request := Request{Pool: in.Pool, Base: read(in.Base), Config: in.Config,
+	request := Request{Pool: in.Pool, Base: read(in.Base), BaseName: in.Base, Config: in.Config,
 		Containerfile: in.Containerfile, ContainerfileName: in.ContainerfileName,
 		Platform: in.Platform, Target: in.Target, Final: in.Final, TrustBundle: in.Controller.AdditionalTrustBundle,
 		Registry: in.Registry, Options: in.Options}

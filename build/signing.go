@@ -43,7 +43,7 @@ func findSigned(ctx context.Context, client *appendengine.Client, in input, o Bu
 		err = keys.Sign(ctx, signed(in.Request, image))
 	}
 	if err != nil {
-		return nil, nil, signingFailure(err)
+		return nil, nil, vouchingFailure("sign", err)
 	}
 	return image, note, nil
 }
@@ -51,8 +51,8 @@ func findSigned(ctx context.Context, client *appendengine.Client, in input, o Bu
 // DefaultPlace is the place of a builder that nobody has named.
 const DefaultPlace = "https://dayone.dev/builder"
 
-// spdxType is the media type of a bill of materials beside an image.
-const spdxType = "application/spdx+json"
+// SPDXType is the media type of a bill of materials beside an image.
+const SPDXType = "application/spdx+json"
 
 // Finished is an image that was built, for a bill of materials.
 type Finished struct {
@@ -72,12 +72,18 @@ func vouch(ctx context.Context, src source, image *appendengine.Image, o Builder
 	}
 	t.enter("sign")
 	at := signed(src.Request, image)
-	err = o.Keys.Key.Attest(ctx, at, src.provenance(cmp.Or(o.Place, DefaultPlace), t.started, bom))
+	p, err := src.Provenance(Made{Place: o.Place, Began: t.started, Finished: time.Now()})
+	if err == nil {
+		if bom != nil {
+			p.RunDetails.Byproducts = []sign.Dependency{BillOfMaterials(bom)}
+		}
+		err = o.Keys.Key.Attest(ctx, at, p)
+	}
 	if err == nil {
 		err = o.Keys.Sign(ctx, at)
 	}
 	if err != nil {
-		return signingFailure(err)
+		return vouchingFailure("sign", err)
 	}
 	return nil
 }
@@ -105,43 +111,63 @@ func describe(ctx context.Context, src source, image *appendengine.Image, o Buil
 		o.Log.WithError(err).Warn("the image has no bill of materials")
 		return nil, nil
 	}
-	err = transfer.AttachDocument(ctx, at.Endpoint, transfer.Document{Type: spdxType, Content: bom}, transfer.Options{})
-	if err != nil {
-		f := signingFailure(err)
-		f.Step = "sbom"
-		return nil, f
+	err = transfer.AttachDocument(ctx, at.Endpoint, transfer.Document{Type: SPDXType, Content: bom}, transfer.Options{})
+	if errors.Is(err, transfer.ErrUnavailable) || ctx.Err() != nil {
+		return nil, vouchingFailure("sbom", err)
+	}
+	if err != nil { // some registries take no documents
+		o.Log.WithError(err).Warn("the image's bill of materials is not attached")
+		return nil, nil
 	}
 	return bom, nil
 }
 
-// provenance says what the image was made from.
-func (s source) provenance(place string, began time.Time, bom []byte) sign.Provenance {
-	var p sign.Provenance
-	p.BuildDefinition.ExternalParameters = sign.Parameters{Address: s.address, Pool: s.Pool,
-		RenderedConfig: s.Config.Name, ConfigHash: s.configHash, Platform: s.platform()}
-	depends := []sign.Dependency{{Name: "base", URI: "docker://" + s.Base.Reference, Digest: sign.Digest(s.baseDigest)}}
-	if s.Containerfile != "" {
-		depends = append(depends, sign.Dependency{Name: "Containerfile",
-			Digest: sign.Digest("sha256:" + hash([]byte(s.Containerfile)))})
-	}
-	if s.Extensions != nil && s.usesExtensions() {
-		if d, err := s.Extensions.Digest(); err == nil { // NewRequest has seen to it
-			depends = append(depends, sign.Dependency{Name: "extensions", URI: "docker://" + s.Extensions.Reference,
-				Digest: sign.Digest(d)})
-		}
-	}
-	p.BuildDefinition.ResolvedDependencies = depends
-	p.RunDetails = sign.Run{Builder: sign.Builder{ID: place}, Metadata: sign.Metadata{
-		StartedOn: began.UTC().Truncate(time.Second), FinishedOn: time.Now().UTC().Truncate(time.Second)}}
-	if bom != nil {
-		p.RunDetails.Byproducts = []sign.Dependency{{Name: "bill of materials", MediaType: spdxType,
-			Digest: sign.Digest(digest.FromBytes(bom).String())}}
-	}
-	return p
+// Made says where and when a request was carried out.
+type Made struct {
+	// Place is the builder, a URL.
+	Place string
+	// Began and Finished are times of the build.
+	Began, Finished time.Time
 }
 
-func signingFailure(err error) *Failure {
-	f := asFailure("sign", err)
+// BillOfMaterials is how provenance names one.
+func BillOfMaterials(content []byte) sign.Dependency {
+	return sign.Dependency{Name: "bill of materials", MediaType: SPDXType,
+		Digest: sign.Digest(digest.FromBytes(content).String())}
+}
+
+// Provenance says what the image of a request was made from. Whoever signs it must know the request, not the image's
+// builder: a pod that runs commands cannot say something else.
+func (r Request) Provenance(m Made) (sign.Provenance, error) {
+	var p sign.Provenance
+	id, err := r.identity()
+	if err != nil {
+		return p, err
+	}
+	p.BuildDefinition.ExternalParameters = sign.Parameters{Address: id.hash(), Pool: r.Pool,
+		RenderedConfig: r.Config.Name, ConfigHash: id.Config, Platform: r.platform()}
+	base := sign.Dependency{Name: "base", URI: "docker://" + r.baseName(), Digest: sign.Digest(id.Base),
+		Annotations: map[string]string{sign.AnnotationVerified: "false"}}
+	if by := r.verifiedBy(); by != "" {
+		base.Annotations = map[string]string{sign.AnnotationVerified: "true", sign.AnnotationPolicy: by}
+	}
+	depends := []sign.Dependency{base}
+	if r.Containerfile != "" {
+		depends = append(depends, sign.Dependency{Name: "Containerfile", Digest: sign.Digest("sha256:" + id.Containerfile)})
+	}
+	if id.Extensions != "" {
+		depends = append(depends, sign.Dependency{Name: "extensions", URI: "docker://" + r.Extensions.Reference,
+			Digest: sign.Digest(id.Extensions)})
+	}
+	p.BuildDefinition.ResolvedDependencies = depends
+	p.RunDetails = sign.Run{Builder: sign.Builder{ID: cmp.Or(m.Place, DefaultPlace)}, Metadata: sign.Metadata{
+		StartedOn: m.Began.UTC().Truncate(time.Second), FinishedOn: m.Finished.UTC().Truncate(time.Second)}}
+	return p, nil
+}
+
+// vouchingFailure is a failure with signatures, or what else is beside an image.
+func vouchingFailure(step string, err error) *Failure {
+	f := asFailure(step, err)
 	if errors.Is(err, transfer.ErrUnavailable) {
 		f.Class, f.Next = ClassTransient, "check the registry's log"
 	}

@@ -94,11 +94,19 @@ type Signing struct {
 	// PublicKeyFiles are public keys (PEM) whose signatures count beside those of keyFile, such as the key before.
 	// Default: none.
 	PublicKeyFiles []string `yaml:"publicKeyFiles,omitempty" json:"publicKeyFiles,omitempty"`
+	// BaseImagePolicy is a containers-policy.json that a base image must satisfy under its own name before anything is
+	// built from it, on the bootstrap host and in the cluster; keys are in it (keyData). A ClusterImagePolicy for the
+	// base's name counts in any case. Default: none, and the provenance says that nobody has vouched for the base.
+	BaseImagePolicy string `yaml:"baseImagePolicy,omitempty" json:"baseImagePolicy,omitempty"`
 	// RequireOnNodes lets nodes take images of the pools' repositories only if one of the keys has signed them, from the
 	// first boot on: dayone manifests writes a ClusterImagePolicy. Images that the cluster builds later must be signed,
-	// too. Default: false.
-	RequireOnNodes bool `yaml:"requireOnNodes,omitempty" json:"requireOnNodes,omitempty"`
+	// too, as dayone's builder does with the key that is handed over. Default: true in the standalone flow, false in the
+	// openshift flow, where the Machine Config Operator builds images without signatures.
+	RequireOnNodes *bool `yaml:"requireOnNodes,omitempty" json:"requireOnNodes,omitempty"`
 }
+
+// Required says that nodes take signed images only. A directory that an earlier version has prepared does not say it.
+func (s Signing) Required() bool { return s.RequireOnNodes != nil && *s.RequireOnNodes }
 
 // On says whether layering is switched on.
 func (c Config) On() bool { return c.Enabled == nil || *c.Enabled }

@@ -113,6 +113,10 @@ func (d *Document) Resolve(dir string) (*Sidecar, error) {
 	var rep report.Report
 	validateFlow(c, d.at, &rep)
 	settleRegistry(c, d.Cluster, d.at, &rep)
+	if c.Signing.RequireOnNodes == nil {
+		standalone := c.Flow == FlowStandalone
+		c.Signing.RequireOnNodes = &standalone
+	}
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}

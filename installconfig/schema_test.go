@@ -47,7 +47,8 @@ onClusterLayering:
   build: {timeout: 1h30m, disk: 16Gi, attempts: 5, offline: true}
   onFailure: fail
   signaturePolicyFile: policy.json
-  signing: {keyFile: cosign.key, passphraseFile: cosign.passphrase, publicKeyFiles: [old.pub]}
+  signing: {keyFile: cosign.key, passphraseFile: cosign.passphrase, publicKeyFiles: [old.pub],
+    requireOnNodes: false, baseImagePolicy: base.json}
   handOver: {policy: deadline, deadline: 15m}
 `
 

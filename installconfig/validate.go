@@ -272,6 +272,7 @@ func validateSigning(s Signing, at locator, rep *report.Report) {
 		}
 		inside(f.name, at, rep, "signing", f.key)
 	}
+	inside(s.BaseImagePolicy, at, rep, "signing", "baseImagePolicy")
 	for i, file := range s.PublicKeyFiles {
 		inside(file, at, rep, "signing", "publicKeyFiles", i)
 	}

@@ -134,7 +134,8 @@ func newBuilder(h Host, pool string, keys *sign.Keys) (*build.Builder, error) {
 func buildOptions(h Host) build.Options {
 	limits := h.In.Sidecar.Config.Build
 	return build.Options{Timeout: limits.Timeout.Duration(), DiskLimit: int64(limits.Disk), Attempts: limits.Attempts,
-		Offline: limits.Offline, ProxyEnvironment: build.HostProxies(os.Environ())}
+		Offline: limits.Offline, ProxyEnvironment: build.HostProxies(os.Environ()),
+		BasePolicy: h.In.Signing.BasePolicy}
 }
 
 // NewRequest is the build request of a pool, in both flows.
@@ -174,14 +175,17 @@ func (h Host) access(r *Registry, p preflight.Pool) (a build.Access, registriesC
 		"build-"+p.Name)
 }
 
-// SigningSecret is the key that signs, for the builder in the cluster.
-func SigningSecret(id *Identity) (*corev1.Secret, error) {
+// SigningSecret is the key that signs, with the policy of base images, for the builder in the cluster.
+func SigningSecret(id *Identity, basePolicy []byte) (*corev1.Secret, error) {
 	keys, err := id.Keys()
 	if err != nil {
 		return nil, err
 	}
 	out := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Data: map[string][]byte{
 		sign.PublicFile: keys.Key.Public}}
+	if basePolicy != nil {
+		out.Data[sign.BasePolicyFile] = basePolicy
+	}
 	out.Name, out.Namespace = cluster.SigningKey, cluster.DefaultNamespace
 	for name, file := range map[string]string{sign.KeyFile: id.keyFile, sign.PassphraseFile: id.passphraseFile} {
 		if out.Data[name], err = os.ReadFile(file); err != nil {

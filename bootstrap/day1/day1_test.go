@@ -52,7 +52,7 @@ func newHost(t *testing.T) *host {
 	h.Host = Host{Options: Options{StateDir: filepath.Join(t.TempDir(), "state"), Log: logrus.NewEntry(log),
 		NewEngine: func(string) (build.ContainerEngine, error) { return nil, nil }}.WithDefaults(),
 		Registry: address, Listen: address, Names: []string{"127.0.0.1"}, ProveName: true,
-		In: &preflight.Input{Sidecar: &installconfig.Sidecar{}, Pools: []preflight.Pool{
+		In: &preflight.Input{Set: &manifests.Set{}, Sidecar: &installconfig.Sidecar{}, Pools: []preflight.Pool{
 			pool("master", installconfig.BuildAtBootstrap), pool("worker", installconfig.BuildAtCluster),
 			pool("infra", installconfig.BuildAtBootstrap)}}}
 	return h

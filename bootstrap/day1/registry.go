@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/nodes"
@@ -20,6 +22,8 @@ import (
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/transfer"
@@ -41,8 +45,10 @@ type Registry struct {
 	Identity *Identity
 
 	platform, scratch, cache string
-	log                      *logrus.Entry
-	server                   *registry.Server
+	// signatures are copied with images that builds begin with.
+	signatures bool
+	log        *logrus.Entry
+	server     *registry.Server
 	// Nodes knows how far each node is; untrack ends what writes that to disk.
 	Nodes   *nodes.Tracker
 	untrack func()
@@ -76,7 +82,8 @@ func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error)
 				"Ignition configs again)"}
 	}
 	r := &Registry{Address: h.Registry, Identity: id, platform: h.Platform, scratch: h.Path(scratchDir),
-		cache: h.Path("cache"), log: h.Log, server: server, Nodes: tracker, untrack: track(ctx, tracker)}
+		cache: h.Path("cache"), signatures: h.JudgesBases(), log: h.Log, server: server, Nodes: tracker,
+		untrack: track(ctx, tracker)}
 	if h.ProveName {
 		if err := reach(ctx, h.Registry, id.CAPEM); err != nil {
 			r.stop()
@@ -114,6 +121,15 @@ func (r *Registry) Name(repository string) string {
 	return r.Address + "/" + installconfig.RepositoryPath(repository)
 }
 
+// JudgesBases says that a policy may demand signatures of base images: one of the user's, or those with which MCO
+// renders.
+func (h Host) JudgesBases() bool {
+	return h.ByMCO || h.In.Signing.BasePolicy != nil ||
+		slices.ContainsFunc(h.In.Set.ClusterImagePolicies, func(i manifests.Item[*configv1.ClusterImagePolicy]) bool {
+			return i.Object.Name != cluster.ImagePolicy
+		})
+}
+
 // Import copies an image into the embedded registry, under the path of its final repository. The tag keeps it from
 // being collected as an untagged manifest; up to a hyphen it is the phase's name.
 func (r *Registry) Import(ctx context.Context, from transfer.Endpoint, repository, tag string) (Imported, error) {
@@ -124,10 +140,21 @@ func (r *Registry) Import(ctx context.Context, from transfer.Endpoint, repositor
 	phase, _, _ := strings.Cut(tag, "-")
 	to := transfer.Endpoint{Reference: "docker://" + name + ":" + tag, CAFile: r.Identity.CAFile,
 		AuthFile: r.Identity.PushAuth}
-	res, err := transfer.Copy(ctx, from, to, transfer.Options{Platform: r.platform, TempDir: r.scratch,
-		CacheDir: r.cache, Log: r.log.WithField("phase", phase)})
+	o := transfer.Options{Platform: r.platform, TempDir: r.scratch, CacheDir: r.cache,
+		Log: r.log.WithField("phase", phase)}
+	res, err := transfer.Copy(ctx, from, to, o)
 	if err != nil {
 		return Imported{}, err
+	}
+	if r.signatures {
+		o.Signatures = true
+		if _, err := transfer.Copy(ctx, from, to, o); err != nil {
+			if ctx.Err() != nil {
+				return Imported{}, err
+			}
+			// who demands them says so
+			r.log.WithError(err).WithField("image", from.Reference).Warn("signatures cannot be copied")
+		}
 	}
 	return Imported{Reference: name + "@" + res.Digest.String(), Digest: res.Digest.String(), Bytes: res.Bytes}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/transfer"
@@ -35,7 +36,7 @@ func TestRegistryRenewsCertificate(t *testing.T) {
 	log.SetOutput(t.Output())
 	names := []string{"192.0.2.1", "boot.example.com", "api-int.c.example.com"}
 	h := Host{Options: Options{StateDir: t.TempDir(), Log: logrus.NewEntry(log)}, Registry: "192.0.2.1:5000",
-		Listen: "127.0.0.1:0", Names: names, In: &preflight.Input{}}
+		Listen: "127.0.0.1:0", Names: names, In: &preflight.Input{Set: &manifests.Set{}}}
 	id, err := h.makeIdentity(t.Context())
 	require.NoError(t, err)
 	r, err := startRegistry(t.Context(), h, id)

@@ -152,6 +152,9 @@ func namedFiles(in *preflight.Input, c *installconfig.Config) (files []patch.Fil
 		put(key, 0o600, in.Signing.Key)
 		put(passphrase, 0o600, in.Signing.Passphrase)
 	}
+	if in.Signing.BasePolicy != nil {
+		c.Signing.BaseImagePolicy = put("base-policy.json", 0o644, in.Signing.BasePolicy)
+	}
 	for i, public := range in.Signing.Public {
 		c.Signing.PublicKeyFiles = append(c.Signing.PublicKeyFiles, put(fmt.Sprintf("signing-%d.pub", i), 0o644, public))
 	}

@@ -33,10 +33,13 @@ type layering struct {
 	others   *manifests.Set
 	images   map[string]string
 	registry *day1.Registry
+	// basePolicy is the policy of base images, nil without one.
+	basePolicy []byte
 }
 
 func newLayering(in *preflight.Input, r *day1.Registry, built map[string]*build.Result) layering {
-	y := layering{pools: day1.BuiltHere(in), others: others(in), images: map[string]string{}, registry: r}
+	y := layering{pools: day1.BuiltHere(in), others: others(in), images: map[string]string{}, registry: r,
+		basePolicy: in.Signing.BasePolicy}
 	for _, p := range y.pools {
 		y.images[p.Name] = day1.FinalImage(p, built[p.Name])
 	}
@@ -194,13 +197,18 @@ func placed(input *manifests.Set) []manifests.Item[*corev1.Secret] {
 	return out
 }
 
-// bootstrapped are those of the pools that were built here.
+// bootstrapped are those of the pools that were built here, and the key with which dayone's builder signs the images
+// that the cluster builds.
 func (y layering) bootstrapped(input *manifests.Set, osImageURL bool) (*manifests.Set, error) {
 	objects, err := y.objects(osImageURL)
 	if err != nil {
 		return nil, err
 	}
-	set := &manifests.Set{Secrets: placed(input)}
+	key, err := day1.SigningSecret(y.registry.Identity, y.basePolicy)
+	if err != nil {
+		return nil, err
+	}
+	set := &manifests.Set{Secrets: append(placed(input), manifests.NewItem(key))}
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		if o, ok := objects[name].(*mcfgv1.MachineConfig); ok {
 			set.MachineConfigs = append(set.MachineConfigs, manifests.NewItem(o))

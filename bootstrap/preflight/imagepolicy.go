@@ -8,15 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 // imagePolicyFile has the ClusterImagePolicy of the nodes' own images. The installer takes it along for MCO.
 const imagePolicyFile = "openshift/" + ownPrefix + "clusterimagepolicy.yaml"
 
-// imagePolicyName is the name of that object.
-const imagePolicyName = "dayone-node-images"
-
-// requireSignatures adds the ClusterImagePolicy of the pools' images, where install-config.yaml asks for it. A file
+// requireSignatures adds the ClusterImagePolicy of the pools' images, unless install-config.yaml says that there is none. A file
 // that was edited since is the user's own. Before dayone prepare there is no key.
 func requireSignatures(d *directory, in *Input) {
 	file := func(i manifests.Item[*configv1.ClusterImagePolicy]) bool { return i.Origin.File == imagePolicyFile }
@@ -28,7 +26,7 @@ func requireSignatures(d *directory, in *Input) {
 		in.earlier = append(in.earlier, imagePolicyFile)
 	}
 	scopes := repositories(in.Pools)
-	if !in.Sidecar.Config.Signing.RequireOnNodes || len(in.Signing.Public) == 0 || len(scopes) == 0 {
+	if !in.Sidecar.Config.Signing.Required() || len(in.Signing.Public) == 0 || len(scopes) == 0 {
 		return
 	}
 	var keys [][]byte
@@ -37,7 +35,7 @@ func requireSignatures(d *directory, in *Input) {
 	}
 	object := &configv1.ClusterImagePolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: configv1.GroupVersion.String(), Kind: "ClusterImagePolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: imagePolicyName},
+		ObjectMeta: metav1.ObjectMeta{Name: cluster.ImagePolicy},
 		Spec: configv1.ClusterImagePolicySpec{Scopes: scopes, Policy: configv1.ImageSigstoreVerificationPolicy{
 			RootOfTrust: configv1.PolicyRootOfTrust{PolicyType: configv1.PublicKeyRootOfTrust,
 				// The first is the one that signs: MCO's nodes read no other.

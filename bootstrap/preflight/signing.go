@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 // SigningDir has in an install directory the key that dayone prepare makes, and the public key of whichever key signs.
@@ -24,6 +26,8 @@ type Signing struct {
 	Key, Passphrase []byte
 	// Public are the keys whose signatures count. The first is that of the key that signs, if dayone prepare has run.
 	Public []sign.PublicKey
+	// BasePolicy is a containers-policy.json for base images, nil without one.
+	BasePolicy []byte
 }
 
 // KeyFiles are the files of the key that signs, relative to the install directory.
@@ -39,7 +43,7 @@ var publicKeyFile = path.Join(SigningDir, sign.PublicFile)
 
 func signingFiles(c installconfig.Signing) []string {
 	key, passphrase := KeyFiles(c)
-	return append([]string{key, passphrase, publicKeyFile}, c.PublicKeyFiles...)
+	return append([]string{key, passphrase, publicKeyFile, c.BaseImagePolicy}, c.PublicKeyFiles...)
 }
 
 // resolveSigning reads the keys. A key that dayone prepare is to make may be missing.
@@ -50,12 +54,20 @@ func resolveSigning(d *directory, rep *report.Report) Signing {
 	read := func(name, field string, optional bool) []byte {
 		raw, err := d.file(name)
 		if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
-			rep.Add(atSigning(field, fmt.Errorf("the signing key cannot be read: %w", err)))
+			rep.Add(atSigning(field, fmt.Errorf("%s cannot be read: %w", name, err)))
 		}
 		return raw
 	}
 	out.Key = read(key, "keyFile", c.KeyFile == "")
 	out.Passphrase = read(passphrase, "passphraseFile", c.KeyFile == "")
+	if c.BaseImagePolicy != "" {
+		out.BasePolicy = read(c.BaseImagePolicy, "baseImagePolicy", false)
+		if err := checkBasePolicy(out.BasePolicy); out.BasePolicy != nil && err != nil {
+			at := atSigning("baseImagePolicy", fmt.Errorf("%s: %w", c.BaseImagePolicy, err))
+			at.Next = "write it as containers-policy.json(5) says, with the keys themselves (keyData)"
+			rep.Add(at)
+		}
+	}
 	for i, name := range append([]string{publicKeyFile}, c.PublicKeyFiles...) {
 		raw := read(name, "publicKeyFiles", i == 0)
 		if raw == nil {
@@ -69,6 +81,17 @@ func resolveSigning(d *directory, rep *report.Report) Signing {
 		out.Public = append(out.Public, public)
 	}
 	return out
+}
+
+// checkBasePolicy refuses what builds elsewhere could not read: keys in files of this host.
+func checkBasePolicy(raw []byte) error {
+	if err := pull.ParsePolicy(raw); err != nil {
+		return err
+	}
+	if bytes.Contains(raw, []byte(`Path":`)) || bytes.Contains(raw, []byte(`Paths":`)) {
+		return errors.New("it names files with keys, which the hosts of builds do not have")
+	}
+	return nil
 }
 
 func atSigning(field string, err error) report.Finding {

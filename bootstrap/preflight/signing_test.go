@@ -92,12 +92,11 @@ func TestNodesRequireSignatures(t *testing.T) {
 		require.NoError(t, err)
 		return in
 	}
-	asks("true")
-	assert.Empty(t, load().Set.ClusterImagePolicies, "prepare has not run")
+	assert.Empty(t, load().Set.ClusterImagePolicies, "prepare has not run: there is no key")
 	key, err := preflight.PrepareSigning(dir, installconfig.Signing{})
 	require.NoError(t, err)
 	file := filepath.Join(dir, "openshift/99_dayone-clusterimagepolicy.yaml")
-	for range 2 { // the second time the file is there
+	for range 2 { // by default; the second time the file is there
 		in := load()
 		require.Len(t, in.Set.ClusterImagePolicies, 1)
 		spec := in.Set.ClusterImagePolicies[0].Object.Spec
@@ -118,4 +117,86 @@ func TestNodesRequireSignatures(t *testing.T) {
 	in := load()
 	require.Len(t, in.Set.ClusterImagePolicies, 1)
 	assert.Equal(t, "mine", in.Set.ClusterImagePolicies[0].Object.Name, "the user's own")
+}
+
+// TestWhoRequiresSignatures: by default nodes verify where each later image is signed, too.
+func TestWhoRequiresSignatures(t *testing.T) {
+	for _, c := range []struct {
+		name, flow, says string
+		prepared         bool
+		want             bool
+	}{
+		{name: "standalone", flow: "standalone", want: true},
+		{name: "standalone, opted out", flow: "standalone", says: "signing: {requireOnNodes: false}"},
+		{name: "standalone, prepared by a version without the default", flow: "standalone", prepared: true},
+		{name: "openshift: the Machine Config Operator's builder does not sign", flow: "openshift"},
+		{name: "openshift, asked for", flow: "openshift", says: "signing: {requireOnNodes: true}", want: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "cluster")
+			write := assets.WriteSample
+			if c.flow == "openshift" {
+				write = assets.WriteOpenShiftSample
+			}
+			require.NoError(t, write(dir))
+			config := filepath.Join(dir, installconfig.FileName)
+			raw, err := os.ReadFile(config)
+			require.NoError(t, err)
+			if c.says != "" {
+				text := strings.Replace(string(raw), "  pools:\n", "  "+c.says+"\n  pools:\n", 1)
+				require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+			}
+			_, err = preflight.PrepareSigning(dir, installconfig.Signing{})
+			require.NoError(t, err)
+			_, err = installconfig.Prepare(dir)
+			require.NoError(t, err)
+			if c.prepared {
+				sidecar := installconfig.SidecarPath(dir)
+				raw, err := os.ReadFile(sidecar)
+				require.NoError(t, err)
+				text := strings.Replace(string(raw), "requireOnNodes: true", "publicKeyFiles: []", 1)
+				require.NotEqual(t, string(raw), text)
+				require.NoError(t, os.WriteFile(sidecar, []byte(text), 0o600))
+			}
+			sidecar, err := installconfig.ReadSidecar(dir)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, sidecar.Config.Signing.Required())
+			if c.flow == "standalone" {
+				in, err := preflight.Load(dir, "linux/amd64")
+				require.NoError(t, err)
+				assert.Len(t, in.Set.ClusterImagePolicies, map[bool]int{true: 1}[c.want])
+			}
+		})
+	}
+}
+
+func TestBaseImagePolicy(t *testing.T) {
+	for _, c := range []struct{ name, content, refused string }{
+		{"one with its keys", `{"default":[{"type":"reject"}]}`, ""},
+		{"no JSON", `{`, "containers-policy.json(5)"},
+		{"a type that is none", `{"default":[{"type":"signedByMagic"}]}`, "signedByMagic"},
+		{"a key in a file of this host", `{"default":[{"type":"sigstoreSigned","keyPath":"/root/cosign.pub"}]}`, "keyData"},
+		{"no file", "", "cannot be read"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "cluster")
+			require.NoError(t, assets.WriteSample(dir))
+			config := filepath.Join(dir, installconfig.FileName)
+			raw, err := os.ReadFile(config)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(config, []byte(strings.Replace(string(raw), "  pools:\n",
+				"  signing: {baseImagePolicy: base.json}\n  pools:\n", 1)), 0o600))
+			if c.content != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "base.json"), []byte(c.content), 0o600))
+			}
+			in, err := preflight.LoadLayering(dir, "linux/amd64")
+			if c.refused != "" {
+				require.ErrorContains(t, err, c.refused)
+				require.ErrorContains(t, err, "onClusterLayering.signing.baseImagePolicy")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.content, string(in.Signing.BasePolicy))
+		})
+	}
 }

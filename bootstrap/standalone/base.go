@@ -38,6 +38,8 @@ type baseInputs struct {
 	Digest     string `json:"digest"`
 	Repository string `json:"repository"`
 	Platform   string `json:"platform"`
+	// Signatures are copied with it.
+	Signatures bool `json:"signatures,omitempty"`
 }
 
 func (f flow) baseSource() string {
@@ -53,7 +55,8 @@ func (f flow) baseRepository() string {
 
 // baseInputs are those for a digest of the source.
 func (f flow) baseInputs(digest string) baseInputs {
-	return baseInputs{Source: f.baseSource(), Digest: digest, Platform: f.Platform, Repository: f.baseRepository()}
+	return baseInputs{Source: f.baseSource(), Digest: digest, Platform: f.Platform, Repository: f.baseRepository(),
+		Signatures: f.host.JudgesBases()}
 }
 
 // baseEndpoint reaches the base image at its source. Credentials go through files, never through arguments.

@@ -167,7 +167,7 @@ func (f flow) plan(l day1.Layered[baseImage], set *manifests.Set, r *render.Resu
 	if err != nil {
 		return nil, err
 	}
-	secret, err := day1.SigningSecret(l.Registry.Identity)
+	secret, err := day1.SigningSecret(l.Registry.Identity, f.host.In.Signing.BasePolicy)
 	if err != nil {
 		return nil, err
 	}

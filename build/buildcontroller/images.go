@@ -57,8 +57,9 @@ type Sizer interface {
 
 // Signer signs images where they are.
 type Signer interface {
-	// Sign adds the key's signature to an image by digest, under the name that it has. It has it already is no error.
-	Sign(ctx context.Context, reference string, key *sign.Key, access Access) error
+	// Sign adds the key's signature to an image by digest, under the name that it has, and before that says from what it
+	// was made, if that is known. Both may be there already.
+	Sign(ctx context.Context, reference string, key *sign.Key, from *sign.Provenance, access Access) error
 }
 
 // Registries reaches registries over the network.

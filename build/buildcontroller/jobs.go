@@ -23,7 +23,7 @@ func followJobs(ctx context.Context, x scope, s state) (state, error) {
 		if terminal(b) || b.DeletionTimestamp != nil || fresh(b) { // a fresh build gets its Job first
 			continue
 		}
-		next, o, err := follow(ctx, x, b)
+		next, o, err := follow(ctx, x, s.observation, b)
 		if err != nil {
 			return s, err
 		}
@@ -39,7 +39,8 @@ func followJobs(ctx context.Context, x scope, s state) (state, error) {
 }
 
 // follow brings one build up to what its Job and its pods say.
-func follow(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mcfgv1.MachineOSBuild, job.Observation, error) {
+func follow(ctx context.Context, x scope, all observation, b *mcfgv1.MachineOSBuild) (*mcfgv1.MachineOSBuild,
+	job.Observation, error) {
 	j, err := x.api.currentJob(ctx, b)
 	if err != nil {
 		return b, job.Observation{}, err
@@ -54,7 +55,7 @@ func follow(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mcfgv1.Mac
 		return b, o, err
 	}
 	if o.State == machineosbuild.Succeeded {
-		if held, err := x.signed(ctx, b, o.Digest); err != nil || held != "" {
+		if held, err := x.signed(ctx, all, b, o.Digest); err != nil || held != "" {
 			return b, heldUp(held, j, x.now), err
 		}
 		next, held, err := replicated(ctx, x, b, o.Digest)

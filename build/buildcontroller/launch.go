@@ -43,12 +43,12 @@ func launch(ctx context.Context, x scope, s state, b *mcfgv1.MachineOSBuild) (st
 		return s, err
 	}
 	request.Config = config
-	signing, err := x.signingKey(ctx)
+	signing, err := x.signing(ctx)
 	if err != nil {
 		return s, err
 	}
-	if signing != nil {
-		request.Options.Keys = []sign.PublicKey{signing.Public}
+	if signing.key != nil {
+		request.Options.Keys, request.Options.BasePolicy = []sign.PublicKey{signing.key.Public}, signing.basePolicy
 	}
 	request.Options.Rebuild = b.Annotations[manifests.AnnotationBuildForced] != ""
 	objects, cause := jobObjects(job.Input{Build: b, Config: s.config, Request: request, PullSecret: keys.pull,

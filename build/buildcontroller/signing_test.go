@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry/registrytest"
@@ -40,10 +41,10 @@ func signingSecret(t *testing.T) (*corev1.Secret, *sign.Key) {
 }
 
 // signerFunc stands in for a signer.
-type signerFunc func(reference string, key *sign.Key) error
+type signerFunc func(reference string, key *sign.Key, from *sign.Provenance) error
 
-func (f signerFunc) Sign(_ context.Context, reference string, key *sign.Key, _ Access) error {
-	return f(reference, key)
+func (f signerFunc) Sign(_ context.Context, reference string, key *sign.Key, from *sign.Provenance, _ Access) error {
+	return f(reference, key, from)
 }
 
 // TestSignedFirst: an image is signed before it is the pool's, and the build pod gets the public key alone.
@@ -53,7 +54,11 @@ func TestSignedFirst(t *testing.T) {
 	w.create(secret)
 	failures := 2
 	var images []string
-	w.signer = signerFunc(func(reference string, k *sign.Key) error {
+	w.signer = signerFunc(func(reference string, k *sign.Key, from *sign.Provenance) error {
+		require.NotNil(t, from)
+		said := from.BuildDefinition
+		assert.Equal(t, "worker", said.ExternalParameters.Pool)
+		assert.Equal(t, "false", said.ResolvedDependencies[0].Annotations[sign.AnnotationVerified])
 		assert.Equal(t, key.Public, k.Public)
 		assert.Empty(t, w.config("worker").Status.CurrentImagePullSpec, "it is not announced before it is signed")
 		w.hasNo(t, secret)
@@ -98,7 +103,7 @@ func (w *world) hasNo(t *testing.T, secret *corev1.Secret) {
 // TestNoKey: a cluster without a key builds as before.
 func TestNoKey(t *testing.T) {
 	w, _ := newFakeWorld(t)
-	w.signer = signerFunc(func(string, *sign.Key) error { assert.Fail(t, "there is no key"); return nil })
+	w.signer = signerFunc(func(string, *sign.Key, *sign.Provenance) error { assert.Fail(t, "there is no key"); return nil })
 	w.restart()
 	w.addPool("worker", "one", plainText)
 	w.untilAvailable("worker")
@@ -125,11 +130,22 @@ func TestRegistriesSign(t *testing.T) {
 	secret, _ := signingSecret(t)
 	key, err := sign.Parse(secret.Data[sign.KeyFile], secret.Data[sign.PassphraseFile])
 	require.NoError(t, err)
-	require.NoError(t, Registries{}.Sign(t.Context(), reference, key, access))
+	bom := transfer.Document{Type: build.SPDXType, Content: []byte("{}")}
+	require.NoError(t, transfer.AttachDocument(t.Context(), transfer.Endpoint{Reference: reference, CAFile: reg.CAFile,
+		AuthFile: reg.PushAuthFile}, bom, transfer.Options{}))
+	from := &sign.Provenance{RunDetails: sign.Run{Builder: sign.Builder{ID: "here"}}}
+	require.NoError(t, Registries{}.Sign(t.Context(), reference, key, from, access))
 	at := sign.Image{Repository: reg.Addr + "/os/worker", Endpoint: transfer.Endpoint{Reference: reference,
 		CAFile: reg.CAFile, AuthFile: reg.PullAuthFile}}
 	require.NoError(t, sign.Verify(t.Context(), at, key.Public))
-	require.Error(t, Registries{}.Sign(t.Context(), reference, key, Access{CA: ca}), "without an account")
+	require.NoError(t, Registries{}.Sign(t.Context(), reference, key, from, access), "it is repeated after a failure")
+	said, err := sign.ReadProvenance(t.Context(), at, key.Public)
+	require.NoError(t, err)
+	assert.Equal(t, []sign.Dependency{build.BillOfMaterials(bom.Content)}, said.RunDetails.Byproducts)
+	all, err := transfer.Documents(t.Context(), at.Endpoint, sign.ProvenanceType)
+	require.NoError(t, err)
+	assert.Len(t, all, 1)
+	require.Error(t, Registries{}.Sign(t.Context(), reference, key, nil, Access{CA: ca}), "without an account")
 	_, err = sign.Parse(secret.Data[sign.KeyFile], []byte("wrong"))
 	require.ErrorContains(t, err, "passphrase")
 }

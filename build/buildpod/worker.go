@@ -15,6 +15,7 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/sbom"
 )
 
 // EngineOptions are what the worker asks of an engine.
@@ -34,14 +35,14 @@ type openEngine func(EngineOptions) (build.ContainerEngine, error)
 const resultDescriptor = 3
 
 // Worker must be called first in main, after the engine's own start: when this process was started as the worker it
-// does the work and returns true, and main must return.
-func Worker(open openEngine) bool {
+// does the work and returns true, and main must return. version is the program's.
+func Worker(open openEngine, version string) bool {
 	if os.Args[0] != workerName {
 		return false
 	}
 	syscall.CloseOnExec(resultDescriptor) // RUN must not be able to write a result
 	results := os.NewFile(resultDescriptor, "result")
-	result, err := work(context.Background(), os.Stdin, os.Stdout, open)
+	result, err := work(context.Background(), os.Stdin, os.Stdout, open, version)
 	if err == nil {
 		err = json.NewEncoder(results).Encode(result)
 	}
@@ -53,7 +54,7 @@ func Worker(open openEngine) bool {
 }
 
 // work reads the task and builds. An error means that there is not even a result.
-func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine) (job.Result, error) {
+func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine, version string) (job.Result, error) {
 	var t task
 	if err := json.NewDecoder(in).Decode(&t); err != nil {
 		return job.Result{}, fmt.Errorf("read task: %w", err)
@@ -80,6 +81,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine) (jo
 	}
 	builder := build.NewBuilder(build.BuilderOptions{
 		Engine: engine, StateDir: filepath.Join(stateDir(t.Work), "builder"), Progress: printer(out), Log: log,
+		BillOfMaterials: sbom.OfBuilds(version),
 	})
 	result, err := builder.Build(ctx, r)
 	if err != nil {

@@ -31,6 +31,8 @@ const (
 	PassphraseFile = "cosign.passphrase"
 	// PublicFile has the public key (PEM). It is no secret.
 	PublicFile = "cosign.pub"
+	// BasePolicyFile has the policy of base images beside the key in the cluster's Secret (containers-policy.json(5)).
+	BasePolicyFile = "base-policy.json"
 )
 
 const (

@@ -67,7 +67,18 @@ type Dependency struct {
 	URI       string            `json:"uri,omitempty"`
 	MediaType string            `json:"mediaType,omitempty"`
 	Digest    map[string]string `json:"digest"`
+	// Annotations are more that is known of it.
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
+
+// Annotations of a base image.
+const (
+	// AnnotationVerified is "true" if a policy demanded a signature of it, "false" if none did: then nobody has vouched
+	// for it. A base that a policy refuses is not built from.
+	AnnotationVerified = "dayone.dev/verified"
+	// AnnotationPolicy names those policies.
+	AnnotationPolicy = "dayone.dev/policy"
+)
 
 // Digest splits ALGORITHM:HEX.
 func Digest(d string) map[string]string {

@@ -70,7 +70,7 @@ func Verify(ctx context.Context, i Image, keys ...PublicKey) error {
 	if err != nil {
 		return err
 	}
-	return transfer.Allow(ctx, i.Endpoint, policy)
+	return transfer.Allow(ctx, i.Endpoint, "", policy)
 }
 
 // Keys are those of a cluster.

@@ -92,7 +92,9 @@ dayone sbom oci:os-image --format cyclonedx`},
 dayone sign registry.example.com/os/worker@sha256:HEX \
   --key cosign.key --passphrase-file cosign.passphrase`},
 	{"verify", `
-dayone verify registry.example.com/os/worker:v1 --key cosign.pub`},
+dayone verify registry.example.com/os/worker:v1 --key cosign.pub
+# Is it what the pool wants, by the cluster's own keys?
+dayone verify registry.example.com/os/worker:v1 --pool worker`},
 	{"diff", `
 dayone diff registry.example.com/os/worker:v1 \
   registry.example.com/os/worker:v2`},

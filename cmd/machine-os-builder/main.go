@@ -22,7 +22,7 @@ var version = "v0.0.0-dev"
 
 func main() {
 	// Building runs this program again: as the pod's worker, and as the engine's processes below it.
-	if buildahengine.Init() || buildpod.Worker(openEngine) {
+	if buildahengine.Init() || buildpod.Worker(openEngine, version) {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -24,7 +24,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if buildahengine.Init() || buildpod.Worker(openEngine) {
+	if buildahengine.Init() || buildpod.Worker(openEngine, version) {
 		return
 	}
 	switch os.Getenv(podEnvironment) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,7 +16,10 @@ import (
 
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/nodes"
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -67,9 +71,17 @@ func checkMasters(ctx context.Context, r *Run, rep *Report) error {
 	if err != nil {
 		return err
 	}
+	key, err := r.signer()
+	if err != nil {
+		return err
+	}
+	rep.SignedBy = key.Fingerprint()
 	for _, n := range r.Masters {
 		c := inspector{ctx: ctx, node: n, report: rep}
 		c.booted(built.Digest)
+		if r.sidecar.Config.Signing.Required() {
+			c.verified(key)
+		}
 		c.boots()
 		c.kernelArguments(config.Spec.KernelArguments)
 		c.rendered(config)
@@ -136,6 +148,27 @@ func (c inspector) booted(want string) {
 		return
 	}
 	c.add(what, got == want, "%s", got)
+}
+
+// signer is the public key whose signature the images have.
+func (r *Run) signer() (sign.PublicKey, error) {
+	return sign.ReadPublicKey(filepath.Join(r.Dir, preflight.SigningDir, sign.PublicFile))
+}
+
+// verified looks for the key in the node's policy, and for the policy in the node's own record of what it verified.
+func (c inspector) verified(key sign.PublicKey) {
+	rec, err := FirstBootRecord(c.ctx, c.node)
+	if err != nil {
+		c.add("the image is signed", false, "%v", err)
+		return
+	}
+	policy, err := c.node.Output(c.ctx, "cat", pull.PolicyPath)
+	ok := err == nil && rec.Image == c.report.Image && slices.Contains(rec.Verified, pull.PolicyPath) &&
+		strings.Contains(policy, base64.StdEncoding.EncodeToString(key))
+	if ok {
+		c.report.VerifiedBy++
+	}
+	c.add("the image is signed", ok, "by the keys of %s (%v)", strings.Join(rec.Verified, ", "), err)
 }
 
 // BootedDigest asks ostree inside the node which image's deployment is booted.

@@ -75,7 +75,10 @@ func TestDay1OfThreeMasters(t *testing.T) {
 	o := options(t)
 	report, err := e2e.Day1(t.Context(), o)
 	require.NoError(t, err)
-	assert.Len(t, report.Checks, 24, "eight facts for each of three masters")
+	assert.Len(t, report.Checks, 27, "nine facts for each of three masters")
+	var shown strings.Builder
+	report.Print(&shown)
+	assert.Regexp(t, `signed by key [0-9a-f]{64}, verified by 3 nodes`, shown.String())
 	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
 	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))
 	require.NoError(t, err)

@@ -36,6 +36,10 @@ type Report struct {
 	Duration time.Duration `json:"durationNanoseconds"`
 	Timeline []Span        `json:"timeline"`
 	Checks   []Check       `json:"checks"`
+	// SignedBy is the fingerprint of the key that has signed Image, VerifiedBy how many masters have noted that it is
+	// signed as their policy demands.
+	SignedBy   string `json:"signedBy,omitempty"`
+	VerifiedBy int    `json:"verifiedBy"`
 	// Status is ostree admin status of the first master.
 	Status string `json:"status"`
 	Work   string `json:"work"`
@@ -93,6 +97,9 @@ func (rep *Report) Print(w io.Writer) {
 	}
 	if len(rep.Timeline) > 0 {
 		rep.printTimeline(p)
+	}
+	if rep.SignedBy != "" {
+		p("\nsigned by key %s, verified by %d nodes", rep.SignedBy, rep.VerifiedBy)
 	}
 	if rep.Image != "" {
 		p("\nimage:  %s\nreport: %s/report.json", rep.Image, rep.Work)

@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,20 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/hack/e2e"
-	"dayone.dev/dayone/manifests/assets"
 )
 
-// TestMastersTakeSignedImagesOnly is a Day 1 whose nodes require a signature by the key that prepare has made.
+// TestMastersTakeSignedImagesOnly is a Day 1 by the defaults: nodes require a signature by the key that prepare made.
 func TestMastersTakeSignedImagesOnly(t *testing.T) {
 	o := options(t)
-	o.Masters, o.InstallDir = 1, filepath.Join(o.Work, "mine")
-	require.NoError(t, assets.WriteSample(o.InstallDir))
-	file := filepath.Join(o.InstallDir, "install-config.yaml")
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
-	text := strings.Replace(string(raw), "onClusterLayering:\n",
-		"onClusterLayering:\n  signing: {requireOnNodes: true}\n", 1)
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	o.Masters = 1
 	r, err := e2e.Prepare(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })

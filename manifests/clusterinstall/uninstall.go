@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,6 +69,20 @@ func OptedIn(ctx context.Context, t Target) (names []string, err error) {
 		return nil
 	})
 	return names, err
+}
+
+// VerifiesImages says that the nodes of an installation take signed images only. Whoever builds after dayone must sign.
+func VerifiesImages(ctx context.Context, t Target) (yes bool, err error) {
+	err = t.within(ctx, func(ctx context.Context) error {
+		policy := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: configv1.GroupVersion.String(),
+			Kind: "ClusterImagePolicy"}}
+		err := t.Client.Get(ctx, client.ObjectKey{Name: cluster.ImagePolicy}, policy)
+		if yes = err == nil; client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("read ClusterImagePolicy: %w", err)
+		}
+		return nil
+	})
+	return yes, err
 }
 
 // listKnown lists objects; of a kind that the cluster does not know there are none.

@@ -47,6 +47,7 @@ type Record struct {
 	Reboots  int          `json:"reboots"`            // asked for by firstboot, for this image
 	WentBack string       `json:"wentBack,omitempty"` // why this node left the image; empty: it did not
 	Warning  string       `json:"warning,omitempty"`  // of a node that is done, and not quite what the config asks for
+	Verified []string     `json:"verified,omitempty"` // policies by which Image had to be signed, and was
 	Boots    []Boot       `json:"boots,omitempty"`
 	// Soft is the soft reboot that was asked for last; Hard is why a reboot was hard, or is to be.
 	Soft    *userspace.Switch `json:"soft,omitempty"`

@@ -221,7 +221,7 @@ func preflight(ctx context.Context, a attempt, j *journal) (bool, error) {
 	if err := w.checkLabels(found.Labels); err != nil {
 		return false, err
 	}
-	j.source = found.Source
+	j.source, j.Verified = found.Source, found.Verified
 	j.progress(log.WithFields(logrus.Fields{"source": found.Source, "layers": found.Layers, "mib": found.Bytes >> 20}),
 		"image is there and holds this node's config")
 	return false, nil

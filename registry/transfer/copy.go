@@ -56,6 +56,9 @@ type Options struct {
 	Backoff time.Duration
 	// Silence is how long an attempt may go without a byte before it counts as failed; 0 is defaultSilence.
 	Silence time.Duration
+	// Signatures copies the image's signatures (cosign's tag), too, from the mirror that answers; Attach asks the registry
+	// itself. Default: they stay behind.
+	Signatures bool
 	// CacheDir keeps what is known about which repository has which blob, for mounts across runs; "" keeps nothing.
 	CacheDir string
 	// TempDir holds configuration and large intermediate files; "" is os.TempDir.
@@ -166,7 +169,7 @@ func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
 		return nil, err
 	}
 	c.opts = copy.Options{
-		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: true,
+		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: !o.Signatures,
 		ImageListSelection: copy.CopyAllImages,
 		// A manifest at the destination does not mean that its blobs are there: each is looked for, and a lost one copied.
 		MaxParallelDownloads: uint(c.o.Parallel), ReportWriter: io.Discard, ProgressInterval: progressInterval,

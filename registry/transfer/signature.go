@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,17 +46,21 @@ func Sign(ctx context.Context, e Endpoint, repository string, signers []*signer.
 	return err
 }
 
-// Allow evaluates a containers-policy.json(5) for an image under the name that the endpoint has, also when a mirror
-// answers. ErrNotAllowed says that the policy refuses it, also because a signature is lost; with any other error
+// Allow evaluates a containers-policy.json(5) for an image under the name, by default that of the endpoint, also when a
+// mirror answers. ErrNotAllowed says that the policy refuses it, also because a signature is lost; with any other error
 // nothing is known.
-func Allow(ctx context.Context, e Endpoint, policy *signature.Policy) error {
+func Allow(ctx context.Context, e Endpoint, name string, policy *signature.Policy) error {
+	known, err := Endpoint{Reference: cmp.Or(name, e.Reference)}.parse()
+	if err != nil {
+		return err
+	}
 	return open(ctx, e, "", inspectLimit, func(at opened) (err error) {
 		evaluation, err := signature.NewPolicyContext(policy)
 		if err != nil {
 			return fmt.Errorf("make signature policy: %w", err)
 		}
 		defer func() { err = errors.Join(err, evaluation.Destroy()) }()
-		unparsed := image.UnparsedInstance(at.src, nil)
+		unparsed := image.UnparsedInstanceWithReference(image.UnparsedInstance(at.src, nil), known)
 		if _, _, err := unparsed.Manifest(at.ctx); err != nil { // a manifest that cannot be had is no refusal
 			return fmt.Errorf("read manifest: %w", err)
 		}

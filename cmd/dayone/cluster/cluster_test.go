@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
@@ -326,7 +328,15 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
 			Name: cluster.PullSecretCopy, Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}}}
 		require.NoError(t, e.Client.Create(t.Context(), copied))
-		assert.Contains(t, must("uninstall", "--yes"), "Opted in by MachineOSConfigs: worker (pool worker).")
+		policy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1",
+			"kind": "ClusterImagePolicy", "metadata": map[string]any{"name": cluster.ImagePolicy}, "spec": map[string]any{
+				"scopes": []any{"r.test/os"}, "policy": map[string]any{"rootOfTrust": map[string]any{"policyType": "PublicKey",
+					"publicKey": map[string]any{"keyData": base64.StdEncoding.EncodeToString([]byte(
+						"-----BEGIN PUBLIC KEY-----\nMA==\n-----END PUBLIC KEY-----"))}}}}}}
+		require.NoError(t, e.Client.Create(t.Context(), policy))
+		said := must("uninstall", "--yes")
+		assert.Contains(t, said, "Opted in by MachineOSConfigs: worker (pool worker).")
+		assert.Contains(t, said, "sign its images with dayone sign, or delete that object")
 		require.NoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(push), push))
 		require.NoError(t, e.Client.Get(t.Context(), types.NamespacedName{Name: "worker"}, &mcfgv1.MachineOSConfig{}))
 		require.True(t, apierrors.IsNotFound(e.Client.Get(t.Context(), client.ObjectKeyFromObject(copied), copied)))

@@ -12,6 +12,7 @@ import (
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
+	installed "dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/clusterinstall"
 )
 
@@ -34,7 +35,15 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			verifies, err := clusterinstall.VerifiesImages(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
 			warn(cmd.ErrOrStderr(), c.Namespace, optedIn, crds)
+			if verifies {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Nodes take signed images only (ClusterImagePolicy %s), and another builder does "+
+					"not sign: sign its images with dayone sign, or delete that object.\n", installed.ImagePolicy)
+			}
 			if !yes {
 				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), "uninstall"); err != nil {
 					return err

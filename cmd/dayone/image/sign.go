@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/registry/transfer"
 )
 
@@ -129,23 +130,13 @@ type verification struct {
 	Checks     []verdict `json:"checks"`
 }
 
-// verify checks the signatures by the keys in files, of which one is enough, and all of the provenance that is wanted.
-func (s *signed) verify(cmd *cobra.Command, reference string, files []string, wanted origin) (verification, error) {
-	var out verification
-	if len(files) == 0 {
-		return out, cli.Usagef("give --key with a public key (cosign.pub)")
-	}
-	image, err := s.image(cmd, reference)
-	if err != nil {
-		return out, err
-	}
-	out.Image, out.Repository = image.Endpoint.Reference, image.Repository
-	keys := make([]sign.PublicKey, len(files))
-	for i, file := range files {
-		if keys[i], err = sign.ReadPublicKey(file); err != nil {
-			return out, err
-		}
-		v, err := signatureOf(cmd, image, file, keys[i])
+// verify checks the signatures by the keys, of which one is enough, and all of the provenance that is wanted.
+func (s *signed) verify(cmd *cobra.Command, image sign.Image, named []namedKey, wanted origin) (verification, error) {
+	out := verification{Image: image.Endpoint.Reference, Repository: image.Repository}
+	keys := make([]sign.PublicKey, len(named))
+	for i, n := range named {
+		keys[i] = n.key
+		v, err := signatureOf(cmd, image, n.from, n.key)
 		if err != nil {
 			return out, err
 		}
@@ -162,15 +153,31 @@ func newVerifyCommand() *cobra.Command {
 	var s signed
 	var files []string
 	var wanted origin
+	var pool string
+	var at connect.Flags
 	cmd := &cobra.Command{
 		Use:   "verify IMAGE",
-		Short: "Tell whether an image is signed as nodes demand it",
+		Short: "Tell whether an image is signed as nodes demand it, and made from what its pool wants",
 		Long: "IMAGE is HOST/REPOSITORY[:TAG|@DIGEST]. One of the keys must have signed it. What its provenance\n" +
-			"says must be what you want, if you say what that is, and what its labels say. The exit code is 0 if all is " +
-			"well\nand 1 if not.",
+			"says must be what you want, if you say what that is, and what its labels say. With --pool the cluster says\nit, and " +
+			"which keys count: those of its ClusterImagePolicies. The exit code is 0 if all is well and 1 if not.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := s.verify(cmd, args[0], files, wanted)
+			image, err := s.image(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			keys, err := fromFiles(files)
+			if err == nil && pool != "" {
+				keys, wanted, err = fromCluster(cmd.Context(), at, pool, image.Repository, keys, wanted)
+			}
+			if err != nil {
+				return err
+			}
+			if len(keys) == 0 {
+				return cli.Usagef("give --key with a public key (cosign.pub), or --pool")
+			}
+			out, err := s.verify(cmd, image, keys, wanted)
 			if err != nil {
 				return err
 			}
@@ -186,6 +193,9 @@ func newVerifyCommand() *cobra.Command {
 	flags.StringVar(&wanted.base, "base-digest", "", "the digest of the base image that the provenance must name")
 	flags.StringVar(&wanted.config, "config-hash", "", "the content hash of the rendered config that it must name "+
 		"(label "+build.LabelConfigHash+")")
+	flags.StringVar(&pool, "pool", "", "the MachineConfigPool whose rendered config and build the image must be of")
+	flags.StringVar(&at.Kubeconfig, "kubeconfig", "", "kubeconfig of the pool's cluster; default: KUBECONFIG or ~/.kube/config")
+	flags.StringVar(&at.Context, "context", "", "context of the kubeconfig; default: its current one")
 	flags.StringVar(&wanted.address, "address", "", "the content address that it must name (label "+build.LabelAddress+")")
 	return cmd
 }
@@ -208,14 +218,17 @@ func (o origin) compare(cmd *cobra.Command, image sign.Image, keys []sign.Public
 		return nil, err
 	}
 	said := p.BuildDefinition.ExternalParameters
-	base := ""
+	base, vouched := "", ""
 	for _, d := range p.BuildDefinition.ResolvedDependencies {
 		if d.Name == "base" {
-			base = "sha256:" + d.Digest["sha256"]
+			base, vouched = "sha256:"+d.Digest["sha256"], "no policy demanded a signature of the base"
+			if by := d.Annotations[sign.AnnotationPolicy]; by != "" {
+				vouched = "the base is signed as " + by + " demands"
+			}
 		}
 	}
 	out := []verdict{{Check: "provenance", OK: true, Detail: "built by " + p.RunDetails.Builder.ID + " on " +
-		p.RunDetails.Metadata.FinishedOn.Format(time.DateTime) + " UTC"}}
+		p.RunDetails.Metadata.FinishedOn.Format(time.DateTime) + " UTC; " + vouched}}
 	for _, c := range []struct{ name, said, label, want string }{
 		{"base", base, build.LabelBaseDigest, o.base},
 		{"config", said.ConfigHash, build.LabelConfigHash, o.config},

@@ -17,6 +17,9 @@ const (
 	// SigningKey names the Secret with the key that signs images, in DefaultNamespace: files as of build/sign. Only the
 	// builder uses it; dayone-controller may read it, as all Secrets of that namespace.
 	SigningKey = "dayone-signing-key"
+	// ImagePolicy names the ClusterImagePolicy by which nodes take signed images of their pools only; dayone manifests
+	// writes it at the installation.
+	ImagePolicy = "dayone-node-images"
 	// Daemon names the node agent's DaemonSet and ServiceAccount.
 	Daemon = "dayone-daemon"
 	// ConfigServer names the DaemonSet, ServiceAccount and Secret of what serves new nodes.

@@ -15,6 +15,8 @@ type Inspected struct {
 	Source         string // the mirror or registry that answered
 	Layers         int
 	Bytes          int64 // compressed, all layers
+	// Verified are the files of the policies that asked for a signature, and whose keys have signed the image.
+	Verified []string
 }
 
 // Inspect fetches an image's manifest and configuration, whatever the deployer, and refuses what this node could not
@@ -50,6 +52,9 @@ func inspectAt(ctx context.Context, c candidate, name string, required requiredA
 	}
 	found = Inspected{ManifestDigest: f.manifestDigest, Architecture: f.config.Architecture,
 		Labels: f.config.Config.Labels, Source: c.name, Layers: len(f.layers)}
+	for _, one := range required {
+		found.Verified = append(found.Verified, one.file)
+	}
 	for _, l := range f.layers {
 		found.Bytes += max(l.Size, 0)
 	}

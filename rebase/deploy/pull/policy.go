@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -23,6 +21,7 @@ import (
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/registry/imagepolicy"
 )
 
 // Files that decide whose images a node takes, below its root. Sources: containers-policy.json(5),
@@ -116,13 +115,13 @@ func requirements(policies []string, name string) (out requiredAll, err error) {
 		if err != nil {
 			return nil, unsigned(deploy.ClassConfig, name, err, "")
 		}
-		scope, reqs := requirementsFor(policy, logical)
+		scope, reqs := imagepolicy.For(policy, logical)
 		switch {
-		case contains(reqs, signature.NewPRReject()):
+		case imagepolicy.Contains(reqs, signature.NewPRReject()):
 			return nil, unsigned(deploy.ClassUnsigned, name, fmt.Errorf("%s rejects it by its %s", file, scope),
 				fmt.Sprintf("add the scope %s with the key of its signatures to the policy, as a ClusterImagePolicy does",
 					reference.TrimNamed(logical.DockerReference())))
-		case len(reqs) == 1 && contains(reqs, signature.NewPRInsecureAcceptAnything()):
+		case imagepolicy.Anything(reqs):
 			continue
 		}
 		out = append(out, required{file, reqs})
@@ -130,31 +129,12 @@ func requirements(policies []string, name string) (out requiredAll, err error) {
 	return out, nil
 }
 
-// requirementsFor finds the most specific scope of an image. Source: containers-policy.json(5), and PolicyContext's own
-// lookup, which the library keeps to itself.
-func requirementsFor(p *signature.Policy, ref types.ImageReference) (scope string, reqs signature.PolicyRequirements) {
-	scopes := p.Transports[ref.Transport().Name()]
-	for _, name := range append([]string{ref.PolicyConfigurationIdentity()}, ref.PolicyConfigurationNamespaces()...) {
-		if reqs, ok := scopes[name]; ok {
-			return "scope " + name, reqs
-		}
-	}
-	if reqs, ok := scopes[""]; ok {
-		return "default of its transport", reqs
-	}
-	return "default", p.Default
-}
-
-func contains(reqs signature.PolicyRequirements, one signature.PolicyRequirement) bool {
-	return slices.ContainsFunc(reqs, func(r signature.PolicyRequirement) bool { return reflect.DeepEqual(r, one) })
-}
-
 // mark tells requirements from others; empty: they depend on other files, so that they cannot be told.
 func (r requiredAll) mark() string {
 	hash := digest.SHA256.Digester()
 	for _, one := range r {
-		raw, err := json.Marshal(one.reqs)
-		if err != nil || regexp.MustCompile(`Paths?":`).Match(raw) {
+		raw := imagepolicy.Text(one.reqs)
+		if raw == nil {
 			return ""
 		}
 		_, _ = hash.Hash().Write(raw) // never fails, see its documentation
