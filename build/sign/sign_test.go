@@ -2,6 +2,13 @@ package sign_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -20,6 +28,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -202,6 +211,38 @@ func TestSignAnIndex(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, sign.Verify(t.Context(), whole, k.Public))
 	require.NoError(t, sign.Verify(t.Context(), at, k.Public), "a node pulls the index's image")
+}
+
+// TestSignaturesFromAnotherTime: a clock that is years off decides nothing. The signature is one that another program
+// has made, in the form that cosign documents (specs/SIGNATURE_SPEC.md there).
+func TestSignaturesFromAnotherTime(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.MarshalPKIXPublicKey(private.Public())
+	require.NoError(t, err)
+	public, err := sign.ParsePublicKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	require.NoError(t, err)
+	reg := registrytest.Start(t)
+	for _, at := range []time.Time{time.Unix(0, 0), time.Now(), time.Now().AddDate(70, 0, 0)} {
+		t.Run(at.Format(time.DateOnly), func(t *testing.T) {
+			_, image := push(t, reg, "os/worker")
+			_, digest, _ := strings.Cut(image.Endpoint.Reference, "@")
+			payload := fmt.Appendf(nil, `{"critical":{"type":"cosign container image signature","image":`+
+				`{"docker-manifest-digest":%q},"identity":{"docker-reference":%q}},"optional":{"timestamp":%d}}`, digest, final,
+				at.Unix())
+			sum := sha256.Sum256(payload)
+			signature, err := ecdsa.SignASN1(rand.Reader, private, sum[:])
+			require.NoError(t, err)
+			const kind = "application/vnd.dev.cosign.simplesigning.v1+json"
+			signatures, err := mutate.Append(mutate.MediaType(empty.Image, "application/vnd.oci.image.manifest.v1+json"),
+				mutate.Addendum{Layer: static.NewLayer(payload, kind), MediaType: kind, Annotations: map[string]string{
+					"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(signature)}})
+			require.NoError(t, err)
+			require.NoError(t, remote.Write(parse(t, signatureTag(image)), signatures, reg.Pusher(t)...))
+			require.NoError(t, sign.Verify(t.Context(), image, public))
+			require.ErrorIs(t, sign.Verify(t.Context(), image, keys(t)[0].Public), transfer.ErrNotAllowed)
+		})
+	}
 }
 
 // TestSignersAtOnce lets signers race for one tag: each signature must be there in the end.

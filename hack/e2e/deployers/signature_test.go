@@ -55,6 +55,9 @@ func TestOnlySignedImagesAreStaged(t *testing.T) {
 		f.registry.Sign(t, key, next, "registry.invalid/ocp/worker-os@"+deployed(next))
 		refused("for another repository", "worker-os")
 		f.registry.Sign(t, key, next, next)
+		f.registry.Unsign(t, next)
+		refused("its signatures were deleted", "no signature exists")
+		f.registry.Sign(t, key, next, next)
 		f.output(firstboot.DaemonPath, "stage", next)
 		assert.Equal(t, next, f.status().Staged.Image.String())
 
@@ -64,11 +67,13 @@ func TestOnlySignedImagesAreStaged(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, r2.ExitCode)
 		assert.Contains(t, r2.Stderr, "add the scope "+repository)
-		f.output("sh", "-c", "echo '{' >"+pull.PolicyPath)
-		r2, err = f.node.Exec(t.Context(), firstboot.DaemonPath, "stage", next)
-		require.NoError(t, err)
-		assert.Equal(t, 1, r2.ExitCode)
-		assert.Contains(t, r2.Stderr, "next: repair "+pull.PolicyPath)
+		for _, broken := range []string{"{", `{"default":[{"type":"notary"}]}`} {
+			f.output("sh", "-c", "echo '"+broken+"' >"+pull.PolicyPath)
+			r2, err = f.node.Exec(t.Context(), firstboot.DaemonPath, "stage", next)
+			require.NoError(t, err)
+			assert.Equal(t, 1, r2.ExitCode)
+			assert.Contains(t, r2.Stderr, "next: repair "+pull.PolicyPath)
+		}
 		assert.NotContains(t, f.log(), deploytest.Password)
 	})
 }

@@ -3,6 +3,7 @@ package deploytest
 import (
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -59,6 +60,17 @@ func Attachments(hosts ...string) []byte {
 		out = fmt.Appendf(out, "  %s:\n    use-sigstore-attachments: true\n", h)
 	}
 	return out
+}
+
+// Unsign deletes all signatures of the image ref.
+func (g *Registry) Unsign(t testing.TB, ref string) {
+	t.Helper()
+	name, digest, _ := strings.Cut(ref, "@")
+	_, path, _ := strings.Cut(name, "/")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://registry/v2/"+path+"/manifests/"+
+		strings.Replace(digest, ":", "-", 1)+".sig", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusAccepted, g.raw(r).Code)
 }
 
 // Sign adds k's signature to the image ref (HOST/PATH@DIGEST, whatever the host) of the registry, under another name.
