@@ -118,7 +118,10 @@ dayone cluster upgrade --image registry.example.com/dayone/all@sha256:DIGEST`},
 	{"cluster manifests", `
 dayone cluster manifests --kustomize dayone-base \
   --image registry.example.com/dayone/all:v1`},
-	{"cluster status", `dayone cluster status`},
+	{"cluster status", `
+dayone cluster status
+# Go on, and show what each node does.
+dayone cluster status --nodes --watch`},
 	{"cluster logs", `
 dayone cluster logs worker --follow
 dayone cluster logs worker --build worker-HASH`},

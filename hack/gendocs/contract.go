@@ -35,7 +35,7 @@ func contract() []printed {
 		{"BootstrapStatus", "cmd/dayone/day1", "statusOutput", "dayone status"},
 		{"BuildLog", "cmd/dayone/cluster", "buildLog", "dayone cluster logs"},
 		{"ClusterRegistryStatus", "rebase/registrycontroller", "Status", "dayone cluster registry status"},
-		{"ClusterStatus", "manifests/clusterinstall", "Status", "dayone cluster status"},
+		{"ClusterStatus", "cmd/dayone/cluster", "clusterStatus", "dayone cluster status"},
 		{"ConfigChangeList", "manifests/render", "Change", "dayone render diff"},
 		{"ConfigSourceList", "manifests/render", "Explanation", "dayone render --explain"},
 		{"DisruptionPolicies", "rebase/forecast", "Policies", "dayone cluster policies"},

@@ -298,6 +298,8 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		assert.True(t, s.Programs[0].Available)
 	})
 
+	t.Run("status of nodes, again and again", func(t *testing.T) { watchesStatus(t, e, kubeconfig) })
+
 	t.Run("registries of the control plane", func(t *testing.T) { showsRegistries(t, e, do) })
 
 	t.Run("a second installation elsewhere is refused", func(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
@@ -38,7 +40,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, answer := writePools, exitOf(p.Progress())
+			text, answer := WriteRollouts, exitOf(p.Progress())
 			if !change.Empty() {
 				text, answer = writeChanges, cli.Answer(p.Level())
 			}
@@ -87,6 +89,16 @@ func ofCluster(ctx context.Context, f *sourceFlags, pool string, o proposal.Opti
 	return p, p.Only(pool)
 }
 
+// Rollouts is the plan of every pool of a cluster as it is now: what each node does, or waits for. name is the
+// cluster's address, namespace that of dayone's controllers.
+func Rollouts(ctx context.Context, c client.Reader, name, namespace string) (*forecast.Plan, error) {
+	in, err := live(ctx, c, name, namespace).Read(ctx, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return forecast.Of(in)
+}
+
 // exitOf is a rollout's progress as the program's answer.
 func exitOf(p forecast.Progress) cli.Answer {
 	return map[forecast.Progress]cli.Answer{forecast.Done: cli.ExitOK, forecast.UnderWay: cli.ExitUnderWay,
@@ -101,7 +113,8 @@ func answerOf(p *forecast.Plan, known cli.Answer) cli.Answer {
 	return known
 }
 
-func writePools(w io.Writer, p *forecast.Plan) error {
+// WriteRollouts writes a plan for people, pool by pool.
+func WriteRollouts(w io.Writer, p *forecast.Plan) error {
 	for _, u := range p.Unknown {
 		fmt.Fprintf(w, "not known: %s\n", u)
 	}

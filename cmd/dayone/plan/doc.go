@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/bootstrap/preview"
 	"dayone.dev/dayone/cmd/internal/cli"
@@ -92,9 +93,14 @@ func (f *sourceFlags) open(ctx context.Context) (*snapshot.Source, time.Time, er
 	if err != nil {
 		return nil, at, err
 	}
-	s := snapshot.Live(ctx, api, cfg.Host, f.Namespace)
+	return live(ctx, api, cfg.Host, f.Namespace), at, nil
+}
+
+// live is a cluster with its builder foreseen.
+func live(ctx context.Context, c client.Reader, name, namespace string) *snapshot.Source {
+	s := snapshot.Live(ctx, c, name, namespace)
 	s.Image = preview.ImageOf
-	return s, at, nil
+	return s
 }
 
 func newSchema() *cobra.Command {

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/hack/kube/kubetest"
+)
+
+// watchesStatus sees a node come while status looks, as text and as JSON, a line each look.
+func watchesStatus(t *testing.T, e *kubetest.Env, kubeconfig string) {
+	var errs bytes.Buffer // read after status has ended
+	watch := func(more ...string) (lines *bufio.Scanner, end func() int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		out, in := io.Pipe()
+		code := make(chan int, 1)
+		go func() {
+			args := append([]string{"cluster", "--kubeconfig", kubeconfig, "status", "--nodes", "--watch"}, more...)
+			code <- cli.Run(ctx, cli.NewRoot("dayone", "the program under test", "v0", Command("v0")), args, in, &errs)
+			_ = in.Close()
+		}()
+		return bufio.NewScanner(out), func() int {
+			cancel()
+			go func() { _, _ = io.Copy(io.Discard, out) }() // a look that is under way is written to its end
+			return <-code
+		}
+	}
+	labels := map[string]string{"pool": "watched"}
+	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "watched"}, Spec: mcfgv1.MachineConfigPoolSpec{
+		NodeSelector:          &metav1.LabelSelector{MatchLabels: labels},
+		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: labels}}}
+	pool.Spec.Configuration.Name = "rendered-watched-a"
+	first := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "watched-0", Labels: labels}}
+	second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "watched-1", Labels: labels}}
+	for _, o := range []client.Object{pool, first} {
+		require.NoError(t, e.Client.Create(t.Context(), o))
+	}
+	t.Cleanup(func() {
+		for _, o := range []client.Object{pool, first, second} {
+			assert.NoError(t, e.Client.Delete(context.Background(), o))
+		}
+	})
+	text, endText := watch()
+	require.True(t, text.Scan(), &errs)
+	assert.Contains(t, text.Text(), "dayone v0 in namespace")
+
+	require.NoError(t, e.Client.Create(t.Context(), second))
+	for !strings.HasPrefix(text.Text(), "  watched-1 ") {
+		require.True(t, text.Scan(), "status goes on until the second node is there")
+	}
+	assert.Equal(t, cli.ExitOK, endText(), "the user stopped it")
+
+	data, endData := watch("-o", "json")
+	for range 2 {
+		require.True(t, data.Scan())
+		var look struct {
+			Kind     string
+			Rollouts struct {
+				Pools []struct {
+					Pool     string
+					Verdicts []struct{ Node string }
+				}
+			}
+		}
+		require.NoError(t, json.Unmarshal(data.Bytes(), &look), "a look is one line")
+		assert.Equal(t, "ClusterStatus", look.Kind)
+		require.NotEmpty(t, look.Rollouts.Pools)
+		assert.Equal(t, "watched", look.Rollouts.Pools[0].Pool)
+		assert.Equal(t, "watched-0", look.Rollouts.Pools[0].Verdicts[0].Node)
+	}
+	assert.Equal(t, cli.ExitOK, endData())
+}
