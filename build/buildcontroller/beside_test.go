@@ -521,8 +521,3 @@ func TestBesideOnARealAPIServer(t *testing.T) {
 	}
 	calls.JustThese(t, rights, namespace, cluster.Controller)
 }
-
-func TestModeBuilderRefusesTheClustersRegistries(t *testing.T) {
-	err := AddBeside(t.Context(), nil, Options{Registry: "registry.example.com:22626"})
-	assert.ErrorContains(t, err, "needs mode full")
-}

@@ -2,7 +2,6 @@ package buildcontroller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -15,10 +14,6 @@ import (
 // AddBeside adds the controller that builds what a running MCO asks for, to a manager whose cache has CacheOptions. Add
 // is for clusters without MCO; no manager has both.
 func AddBeside(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	if o.Registry != "" {
-		return errors.New("--cluster-registry needs mode full: without dayone's agents nobody brings the control plane's " +
-			"registries what they work by; leave it out of the arguments of machine-os-builder")
-	}
 	r, err := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("dayone-builder"), o)
 	if err != nil {
 		return err

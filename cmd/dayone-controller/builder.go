@@ -19,12 +19,12 @@ import (
 // builderParts build the images that a running Machine Config Operator rolls out. That operator makes the
 // MachineOSBuilds and copies the Secrets, so no opt-in controller and no Deployment of a builder are needed.
 func (s *settings) builderParts() []part {
-	return []part{{
+	return append([]part{{
 		watch: func(namespace string) map[client.Object]cache.ByObject { // for both
 			return buildcontroller.CacheOptions(namespace).ByObject
 		},
 		add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
-			flags, err := builderflags.Parse(s.builderImage, s.builderArgs)
+			flags, err := builderflags.Parse(s.builderImage, s.allBuilderArgs())
 			if err != nil {
 				return err
 			}
@@ -39,5 +39,5 @@ func (s *settings) builderParts() []part {
 			return failurecontroller.Add(ctx, m, failurecontroller.Options{Namespace: o.Namespace, Own: true, Log: log,
 				Metrics: metrics.Registry})
 		},
-	}}
+	}}, s.registryParts()...)
 }

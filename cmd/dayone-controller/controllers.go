@@ -71,12 +71,8 @@ func (s *settings) fullParts() []part {
 	list := []part{
 		{watch: optin.CacheOptions, add: func(ctx context.Context, m ctrlmanager.Manager, o manager.Options,
 			log *logrus.Entry) error {
-			args := s.builderArgs
-			if s.registry != "" {
-				args = append(slices.Clone(args), "--cluster-registry="+s.registry)
-			}
 			return optin.Add(ctx, m, optin.Options{Namespace: o.Namespace, BuilderImage: s.builderImage,
-				BuilderArgs: args, Version: s.version, Log: log, Metrics: metrics.Registry})
+				BuilderArgs: s.allBuilderArgs(), Version: s.version, Log: log, Metrics: metrics.Registry})
 		}},
 	}
 	if !s.noRender {
@@ -106,14 +102,26 @@ func (s *settings) fullParts() []part {
 					Verbosity: verbosity.Of(log)})
 			}})
 	}
-	if s.registry != "" {
-		list = append(list, part{add: func(_ context.Context, m ctrlmanager.Manager, o manager.Options,
-			log *logrus.Entry) error {
-			return registrycontroller.SetupWithManager(m, registrycontroller.Options{Registry: s.registry,
-				Namespace: o.Namespace, Log: log, Metrics: metrics.Registry})
-		}})
+	return append(list, s.registryParts()...)
+}
+
+// allBuilderArgs are the builder's, which waits for the control plane's registries where there are any.
+func (s *settings) allBuilderArgs() []string {
+	if s.registry == "" {
+		return s.builderArgs
 	}
-	return list
+	return append(slices.Clone(s.builderArgs), "--cluster-registry="+s.registry)
+}
+
+// registryParts look after the control plane's own registries, where there are any.
+func (s *settings) registryParts() []part {
+	if s.registry == "" {
+		return nil
+	}
+	return []part{{add: func(_ context.Context, m ctrlmanager.Manager, o manager.Options, log *logrus.Entry) error {
+		return registrycontroller.SetupWithManager(m, registrycontroller.Options{Registry: s.registry,
+			Namespace: o.Namespace, Log: log, Metrics: metrics.Registry})
+	}}}
 }
 
 func newRootCommand(version string) *cobra.Command {
@@ -128,9 +136,9 @@ func newRootCommand(version string) *cobra.Command {
 		if err == nil && len(s.parts()) == 0 {
 			err = fmt.Errorf("mode %s has no controllers in this version", s.mode)
 		}
-		if err == nil && s.registry != "" && (cluster.Mode(s.mode) != cluster.Full || !s.nodeAgent) {
-			err = errors.New("--cluster-registry needs mode full and --node-agent: agents bring the registries what they " +
-				"work by")
+		if err == nil && s.registry != "" && cluster.Mode(s.mode) != cluster.Building && !s.nodeAgent {
+			err = errors.New("--cluster-registry needs mode builder, or mode full with --node-agent: agents bring the " +
+				"registries what they work by")
 		}
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 func newCommand() *cobra.Command {
 	root := &cobra.Command{Use: "dayone-daemon", Short: "The agent on a node", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(newFirstboot(), newStart(), newStatus(), newStage(), newRollback(), newDrift(), newAddAuth(),
-		newEndTrust())
+		newEndTrust(), newRegistry())
 	return root
 }
 

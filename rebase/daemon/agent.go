@@ -183,7 +183,8 @@ func New(o Options) (*Agent, error) {
 		e.idlePause = wokenInterval
 	}
 	return &Agent{node: o.Node, wake: o.Wake, kubelet: kubeletWatch{o.KubeletHealthz, o.KubeletInterval},
-		bootID: o.BootID, edges: e, replica: newReplicating(o, e.record),
+		bootID: o.BootID, edges: e, replica: newReplicating(RegistryOptions{Node: o.Node, Cluster: o.Cluster,
+			Root: o.Root, Log: o.Log}, o.Now),
 		journal: journalFile(filepath.Join(o.Root, JournalPath)),
 		status:  statusWriter{cluster: o.Cluster, now: o.Now, log: o.Log}}, nil
 }

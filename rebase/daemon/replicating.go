@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
@@ -36,7 +38,7 @@ type registryFiles interface {
 type replicating struct {
 	dir     string
 	peers   string
-	cluster Cluster
+	cluster registryCluster
 	record  recordWriter
 	now     func() time.Time
 	log     *logrus.Entry
@@ -47,9 +49,36 @@ type replicating struct {
 	looked time.Time
 }
 
-func newReplicating(o Options, w recordWriter) *replicating {
-	return &replicating{dir: filepath.Join(o.Root, wanted.Dir), peers: filepath.Join(o.Root, peers.Path),
-		cluster: o.Cluster, record: w, now: o.Now, log: o.Log}
+// registryCluster is what the work for a registry needs of the API.
+type registryCluster interface {
+	ownNode
+	registryFiles
+}
+
+// RegistryOptions of ServeRegistry. Node and Cluster are required.
+type RegistryOptions struct {
+	// Node is the name of this node's object.
+	Node string
+	// Cluster is the API.
+	Cluster registryCluster
+	// Root is the node's "/"; default "/".
+	Root string
+	// Log gets what fails; default: nothing.
+	Log *logrus.Entry
+}
+
+// ServeRegistry does for the node's registry what an agent does, and nothing else, until ctx ends.
+func ServeRegistry(ctx context.Context, o RegistryOptions) {
+	if o.Log == nil {
+		o.Log = report.NoLog()
+	}
+	newReplicating(o, time.Now).follow(ctx)
+}
+
+func newReplicating(o RegistryOptions, now func() time.Time) *replicating {
+	root := cmp.Or(o.Root, "/")
+	return &replicating{dir: filepath.Join(root, wanted.Dir), peers: filepath.Join(root, peers.Path),
+		cluster: o.Cluster, record: recordWriter{node: o.Node, cluster: o.Cluster}, now: now, log: o.Log}
 }
 
 // follow works until ctx ends.

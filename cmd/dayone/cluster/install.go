@@ -138,8 +138,8 @@ func (f *installFlags) checked() (cluster.Options, error) {
 		return o, cli.Usagef("--image controller=REF is required, too")
 	case o.Images.Builder == "" && o.Mode != cluster.Advisor:
 		return o, cli.Usagef("--image builder=REF is required, too")
-	case o.Images.Daemon == "" && o.NodeAgent:
-		return o, cli.Usagef("--node-agent also requires --image daemon=REF")
+	case o.Images.Daemon == "" && o.RunsDaemon():
+		return o, cli.Usagef("--node-agent and --cluster-registry also require --image daemon=REF")
 	}
 	if err := o.Validate(); err != nil {
 		return o, cli.Usagef("%w", err)

@@ -71,6 +71,10 @@ func (o Options) folders() []string {
 		{"buildermode", o.Mode == Building},
 		{"objects", o.Mode == Full},
 		{"scc/full", o.Mode == Full && o.Constrained},
+		{"registries", o.Mode == Full || o.couriers()},
+		{"agent", o.NodeAgent || o.couriers()},
+		{"courier", o.couriers()},
+		{"scc/courier", o.couriers() && o.Constrained},
 		{"daemon", o.NodeAgent},
 		{"scc/daemon", o.NodeAgent && o.Constrained},
 		{"approval", o.ApproveNodes},
@@ -81,6 +85,12 @@ func (o Options) folders() []string {
 	}
 	return list
 }
+
+// couriers says that pods on the control plane bring its registries what these work by, because the nodes have no agent.
+func (o Options) couriers() bool { return o.Registry != "" && o.Mode == Building }
+
+// RunsDaemon says that an installation runs dayone-daemon: as the agent, or for the registries only.
+func (o Options) RunsDaemon() bool { return o.NodeAgent || o.couriers() }
 
 // filesIn are the embedded files of folders, by their own names, in which the number says the order.
 func filesIn(folders []string) ([]string, error) {
@@ -105,7 +115,7 @@ func (o Options) programs() []program {
 	if o.Mode != Advisor {
 		list = append(list, program{Builder, o.Images.Builder})
 	}
-	if o.NodeAgent {
+	if o.RunsDaemon() {
 		list = append(list, program{Daemon, o.Images.Daemon})
 	}
 	return list

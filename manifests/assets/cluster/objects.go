@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed scc objects shared builds advisor buildermode builder daemon approval monitoring monitoringfull
+//go:embed scc objects shared builds advisor buildermode builder agent courier registries daemon approval
+//go:embed monitoring monitoringfull
 var objectFiles embed.FS
 
 // Images are references of the programs' images.
@@ -51,8 +52,8 @@ type Options struct {
 	BuilderArgs []string `json:",omitempty"`
 	// NodeAgent adds the DaemonSet of dayone-daemon and what it needs.
 	NodeAgent bool
-	// Registry is HOST:PORT in the names of the images that the control plane's own registries hold, with NodeAgent;
-	// empty: there are none.
+	// Registry is HOST:PORT in the names of the images that the control plane's own registries hold, with NodeAgent or in
+	// mode Building; empty: there are none.
 	Registry string `json:",omitempty"`
 	// APIServer is where new nodes reach the API server, with NodeAgent; empty: the cluster says it.
 	APIServer string
@@ -105,9 +106,9 @@ func (o Options) checkRegistry() (bad []error) {
 	if o.Registry != "" && o.Namespace != DefaultNamespace {
 		bad = append(bad, fmt.Errorf("namespace %q: the control plane's registries need %s", o.Namespace, DefaultNamespace))
 	}
-	if o.Registry != "" && (!o.NodeAgent || !registryHost.MatchString(o.Registry)) {
-		bad = append(bad, fmt.Errorf("registry %q of the control plane: give HOST:PORT as names of images have it, and ask "+
-			"for the node agent, which brings the registries what they work by", o.Registry))
+	if o.Registry != "" && (!o.RunsDaemon() || !registryHost.MatchString(o.Registry)) {
+		bad = append(bad, fmt.Errorf("registry %q of the control plane: give HOST:PORT as names of images have it, and "+
+			"choose mode builder, or mode full with the node agent, which brings the registries what they work by", o.Registry))
 	}
 	return bad
 }

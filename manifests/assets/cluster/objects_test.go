@@ -29,6 +29,10 @@ func TestObjectsHaveKnownFields(t *testing.T) {
 	}
 	objects, err := Objects(Options{Images: images, NodeAgent: true, Version: "v1.2.3+dirty"})
 	require.NoError(t, err)
+	beside, err := Objects(Options{Images: images, Mode: Building, Registry: "api-int.example.com:22626",
+		Version: "v1.2.3+dirty"})
+	require.NoError(t, err)
+	objects = append(objects, beside...)
 	builder, err := BuilderDeployment(Options{Images: images, Version: "v1.2.3+dirty"})
 	require.NoError(t, err)
 	for _, object := range append(objects, builder) {
@@ -207,6 +211,8 @@ func TestAccountsMayUseConstraints(t *testing.T) {
 	assert.Equal(t, nonroot, role(full, "dayone-builder-scc"))
 	assert.Equal(t, "dayone-build-scc", role(full, "dayone-build-scc"))
 	assert.Equal(t, "system:openshift:scc:privileged", role(full, "dayone-daemon-scc"))
+	assert.Equal(t, "system:openshift:scc:privileged", role(Options{Mode: Building, Constrained: true, Images: images,
+		Registry: "api-int.example.com:22626"}, "dayone-daemon-scc"))
 	for _, o := range []Options{{Mode: Advisor, Images: images}, {Images: images, NodeAgent: true}} {
 		objects, err := Objects(o)
 		require.NoError(t, err)
