@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -45,7 +46,7 @@ func TestCheckPortsRefusesOnePortTwice(t *testing.T) {
 }
 
 func inputWithBase(name string) *preflight.Input {
-	return &preflight.Input{Sidecar: &installconfig.Sidecar{Config: installconfig.Config{BaseImage: name}}}
+	return &preflight.Input{Set: &manifests.Set{}, Sidecar: &installconfig.Sidecar{Config: installconfig.Config{BaseImage: name}}}
 }
 
 func TestImportedBeforeFromAnotherSource(t *testing.T) {
