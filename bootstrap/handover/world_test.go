@@ -104,7 +104,7 @@ func (w *world) controllers() (stop func()) {
 	})
 	start(cluster.Builder, buildcontroller.CacheOptions(cluster.DefaultNamespace), func(mgr ctrl.Manager) error {
 		err := buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
-			RegistryCA: w.finalCA, Platform: platform,
+			RegistryCA: w.finalCA, Platform: platform, Poll: time.Second,
 			Job: job.Options{BuilderImage: "registry.example.com/dayone/builder:1"}})
 		return err
 	})

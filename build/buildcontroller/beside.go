@@ -236,7 +236,7 @@ func startClaimed(ctx context.Context, x scope, s state) (state, error) {
 	ok, err := takeSlotBeside(ctx, x, s, b)
 	x.memory.setQueued(x.name, err == nil && !ok)
 	if err != nil || !ok {
-		return s.again(retryQueue), err
+		return s.again(x.o.Poll), err
 	}
 	return launch(ctx, x, s, b)
 }

@@ -78,7 +78,7 @@ func removeImage(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) time.Du
 	case err != nil:
 	case refs.running != "":
 		log.WithField("for", refs.running).Info("image waits for a running build of the same content")
-		return retryQueue
+		return x.o.Poll
 	case refs.build != "" || refs.other != "":
 		log.WithField("build", refs.build).WithField("user", refs.other).Info("image stays, it is in use")
 		return 0
@@ -94,7 +94,7 @@ func removeImage(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) time.Du
 		return 0
 	}
 	log.WithError(err).Warn("image is not deleted yet")
-	return retryQueue
+	return x.o.Poll
 }
 
 // removeLog deletes the log that the build's pod kept in the registry. It tries once: a log that stays does no harm.

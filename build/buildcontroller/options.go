@@ -29,6 +29,8 @@ const (
 	DefaultWorkers = 8
 	// DefaultPullSecret is the copy of the cluster's pull secret (MCO, pkg/controller/build/constants).
 	DefaultPullSecret = "global-pull-secret-copy"
+	// defaultPoll is the pause before a queued build asks for a slot again, beside the event that announces a free one.
+	defaultPoll = 30 * time.Second
 	// defaultTidyInterval is how often an ended build is checked again whose image is in use somewhere.
 	defaultTidyInterval = 10 * time.Minute
 	// DefaultLeaveAfter is how long the deletion of a build waits for a registry, from its first refusal on, before it
@@ -52,6 +54,8 @@ type Options struct {
 	Retry decide.Policy
 	// PullSecret pulls the base image of a MachineOSConfig that names none; default DefaultPullSecret.
 	PullSecret string
+	// Poll is how soon is looked again at what no event announces: room in a registry, MachineConfigs; default 30 seconds.
+	Poll time.Duration
 	// TidyInterval is how often an ended build is checked again whose image is in use somewhere; default 10 minutes.
 	TidyInterval time.Duration
 	// LeaveAfter is how long the deletion of a build waits for its registry; default DefaultLeaveAfter.
@@ -109,6 +113,7 @@ func (o Options) withDefaults() Options {
 	o.History = cmp.Or(o.History, DefaultHistory)
 	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	o.PullSecret = cmp.Or(o.PullSecret, DefaultPullSecret)
+	o.Poll = cmp.Or(o.Poll, defaultPoll)
 	o.TidyInterval = cmp.Or(o.TidyInterval, defaultTidyInterval)
 	o.LeaveAfter = cmp.Or(o.LeaveAfter, DefaultLeaveAfter)
 	o.Log = cmp.Or(o.Log, report.NoLog())

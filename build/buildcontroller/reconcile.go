@@ -21,8 +21,6 @@ const (
 	soon = 100 * time.Millisecond
 	// retrySecret is the pause before a missing Secret is read again: Secrets are read when needed and not watched.
 	retrySecret = 15 * time.Second
-	// retryQueue is the pause before a queued build asks for a slot again, beside the event that announces a free one.
-	retryQueue = 30 * time.Second
 )
 
 // reconciler keeps the image of one MachineOSConfig's pool built. Its fields do not change after newReconciler.

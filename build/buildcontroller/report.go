@@ -32,7 +32,7 @@ func reportStatus(ctx context.Context, x scope, s state) (state, error) {
 		(s.decision.Reason == decide.ReasonQueued || s.decision.Reason == decide.ReasonSharedBuild)
 	x.memory.setQueued(x.name, queued)
 	if queued {
-		s = s.again(retryQueue)
+		s = s.again(x.o.Poll)
 	}
 	s.decision = explained(s)
 	old := s.config
@@ -149,7 +149,7 @@ func dropPreBuilt(ctx context.Context, x scope, s state) (state, error) {
 		return s, err
 	}
 	if component != image {
-		return s.again(retryQueue), nil
+		return s.again(x.o.Poll), nil
 	}
 	s.config, err = patched(ctx, x.api, s.config, func(c *mcfgv1.MachineOSConfig) {
 		delete(c.Annotations, manifests.AnnotationPreBuiltImage)

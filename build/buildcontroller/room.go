@@ -29,7 +29,7 @@ func roomFor(ctx context.Context, x scope, s state, keys *keyring) error {
 	}
 	size := imageSize(ctx, x, s, keys)
 	if size > room {
-		return waiting(retryQueue, reasonRegistryFull, "one more image takes %s, and the registry of %s has room for %s; "+
+		return waiting(x.o.Poll, reasonRegistryFull, "one more image takes %s, and the registry of %s has room for %s; "+
 			"free space on its disk or give it a larger one, or delete MachineOSBuilds that are not needed: "+
 			"dayone cluster registry status shows what takes it", bytesText(size), strings.Join(nodes, ", "), bytesText(room))
 	}
@@ -41,7 +41,7 @@ func roomFor(ctx context.Context, x scope, s state, keys *keyring) error {
 		delete(active, replaced)
 	}
 	if all := size * int64(len(active)+1); all > room {
-		return waiting(retryQueue, decide.ReasonQueued, "waits until fewer builds run: the registry of %s has room for %s, "+
+		return waiting(x.o.Poll, decide.ReasonQueued, "waits until fewer builds run: the registry of %s has room for %s, "+
 			"and %d images take %s", strings.Join(nodes, ", "), bytesText(room), len(active)+1, bytesText(all))
 	}
 	return nil

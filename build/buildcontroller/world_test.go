@@ -366,7 +366,7 @@ func (w *world) options() Options {
 	o := Options{Registry: own, Log: logrus.NewEntry(log), Images: w.images, Finder: w.images, Sizes: w.images,
 		Signer: w.signer,
 		Job:    job.Options{BuilderImage: registry + "/builder:1"},
-		Now:    w.clock.now, Platform: "linux/amd64"}
+		Now:    w.clock.now, Platform: "linux/amd64", Poll: time.Second}
 	if w.metrics != nil {
 		o.Metrics = w.metrics
 	}
