@@ -68,8 +68,8 @@ func foreseeReboot(ctx context.Context, e *edges, j journal) string {
 	return decision.String()
 }
 
-// prepareReboot decides how the node reboots and prepares a soft reboot. Whatever is in the way of one is a reason for a
-// hard one, and nothing prepared is left then.
+// prepareReboot decides how the node reboots and prepares a soft reboot. Whatever is in the way of one is a reason for
+// a hard one, and nothing prepared is left then.
 func prepareReboot(ctx context.Context, e *edges, in observed) journal {
 	j := in.journal
 	j.Soft = nil
@@ -131,8 +131,8 @@ func checkUserspace(ctx context.Context, e *edges, j journal) error {
 	return e.userspace.Check(s, status.Booted)
 }
 
-// fallBack reboots the hardware into the image that a soft reboot has led to, once, and keeps the node from another soft
-// reboot into it.
+// fallBack reboots the hardware into the image that a soft reboot has led to, once, and keeps the node from another
+// soft reboot into it.
 func fallBack(ctx context.Context, e *edges, in observed, cause error) (outcome, error) {
 	j := in.journal
 	j.Soft, j.Fell, j.Hard, j.AskedIn, j.ReadyIn = nil, true, "after a soft reboot: "+cause.Error(), "", in.boot
@@ -141,8 +141,8 @@ func fallBack(ctx context.Context, e *edges, in observed, cause error) (outcome,
 			return outcome{}, err
 		}
 	}
-	e.events.tell(ctx, in.node, in.of(eventSoftFailed, "the hardware reboots once, because a soft reboot into %s failed: %v",
-		j.Target, cause).warns())
+	e.events.tell(ctx, in.node, in.of(eventSoftFailed,
+		"the hardware reboots once, because a soft reboot into %s failed: %v", j.Target, cause).warns())
 	return outcome{next: Rebooting, journal: &j}, nil
 }
 

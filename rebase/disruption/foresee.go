@@ -119,6 +119,18 @@ func (p Plan) Because() string {
 	return ""
 }
 
+// KernelChanges tells whether the plan changes what only a start of the kernel brings, and which parts of the config
+// those are.
+func (p Plan) KernelChanges() []string {
+	var out []string
+	for _, c := range p.Changes {
+		if c.Kind == kindOS && slices.Contains([]string{"kernelArguments", "fips", "kernelType"}, c.Name) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
 // Steps are the plan's counts in words, in the order in which they are carried out.
 func (p PoolPlan) Steps() []string {
 	var steps []Action

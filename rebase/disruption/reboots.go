@@ -13,18 +13,6 @@ const likelySoft = "soft (likely)"
 // SoftLikely tells whether nodes that make the transition probably reboot softly.
 func (t Transition) SoftLikely() bool { return strings.HasPrefix(t.Reboot, likelySoft) }
 
-// KernelChanges tells whether the plan changes what only a start of the kernel brings, and which parts of the config
-// those are.
-func (p Plan) KernelChanges() []string {
-	var out []string
-	for _, c := range p.Changes {
-		if c.Kind == kindOS && slices.Contains([]string{"kernelArguments", "fips", "kernelType"}, c.Name) {
-			out = append(out, c.Name)
-		}
-	}
-	return out
-}
-
 // rebootOf says how a node that follows the plan reboots, as far as configs and images tell.
 func (f Foresight) rebootOf(p Plan, change ImageChange) string {
 	switch {

@@ -79,7 +79,8 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	if pool.Pool.Target.Config == "" {
-		return ctrl.Result{}, r.condition(ctx, pool.Object, soft, false, reasonUnrendered, "the pool has no rendered config yet")
+		return ctrl.Result{}, r.condition(ctx, pool.Object, soft, false, reasonUnrendered,
+			"the pool has no rendered config yet")
 	}
 	result := ctrl.Result{}
 	expected, coming, err := r.expect(ctx, c, pool, s)
@@ -111,7 +112,8 @@ func (r *Plans) publish(ctx context.Context, name string) (ctrl.Result, error) {
 		}
 	}
 	if coming {
-		return result, r.condition(ctx, written, soft, false, reasonImage, plan.Describe()+"; another image follows; "+expected)
+		return result, r.condition(ctx, written, soft, false, reasonImage,
+			plan.Describe()+"; another image follows; "+expected)
 	}
 	return result, r.condition(ctx, written, soft, true, plan.Level.String(), plan.Describe())
 }
@@ -139,7 +141,8 @@ func (r *Plans) foresee(ctx context.Context, c *rollout.Cluster, pool *rollout.P
 	coming *mcfgv1.MachineOSBuild) (plan disruption.PoolPlan, draining map[string]bool, err error) {
 	to, builds := pool.With(coming, c.Builds)
 	foreseen, err := disruption.ForPool(pool.NodeStates(), disruption.Foresight{Target: to, Settings: s, Builds: builds,
-		Reboot: pool.Reboots(), Config: func(name string) (*mcfgv1.MachineConfig, error) { return renderedConfig(ctx, r.client, name) }})
+		Reboot: pool.Reboots(),
+		Config: func(name string) (*mcfgv1.MachineConfig, error) { return renderedConfig(ctx, r.client, name) }})
 	if err != nil {
 		return plan, nil, err
 	}

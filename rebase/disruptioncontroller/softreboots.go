@@ -11,9 +11,9 @@ import (
 	"dayone.dev/dayone/rebase/softreboot"
 )
 
-// ConditionSoftReboots of a pool with the reboot policy SoftRequired is False when nodes have taken their image by a
+// conditionSoftReboots of a pool with the reboot policy SoftRequired is False when nodes have taken their image by a
 // hard reboot, with the reasons.
-const ConditionSoftReboots = mcfgv1.MachineConfigPoolConditionType("SoftReboots")
+const conditionSoftReboots = mcfgv1.MachineConfigPoolConditionType("SoftReboots")
 
 // Reasons of the condition.
 const (
@@ -24,10 +24,10 @@ const (
 
 // softReboots is the condition; nil: the pool has none and needs none.
 func softReboots(pool *rollout.PoolView) *mcfgv1.MachineConfigPoolCondition {
-	c := &mcfgv1.MachineConfigPoolCondition{Type: ConditionSoftReboots, Status: corev1.ConditionTrue}
+	c := &mcfgv1.MachineConfigPoolCondition{Type: conditionSoftReboots, Status: corev1.ConditionTrue}
 	if pool.Reboots() != softreboot.SoftRequired {
 		had := slices.ContainsFunc(pool.Object.Status.Conditions,
-			func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == ConditionSoftReboots })
+			func(c mcfgv1.MachineConfigPoolCondition) bool { return c.Type == conditionSoftReboots })
 		if !had {
 			return nil
 		}

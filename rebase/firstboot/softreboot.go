@@ -11,8 +11,8 @@ import (
 
 func userspaceOf(o Options) userspace.Node { return userspace.Node{Root: o.Root, Run: program.Run} }
 
-// prepareReboot decides how the node reboots and prepares a soft reboot. Whatever is in the way of one is a reason for a
-// hard one.
+// prepareReboot decides how the node reboots and prepares a soft reboot. Whatever is in the way of one is a reason for
+// a hard one.
 func prepareReboot(ctx context.Context, a attempt, j *journal) {
 	var changes []string
 	if !a.wanted.hasKernelArguments(a.status.Booted) {

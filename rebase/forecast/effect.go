@@ -58,7 +58,8 @@ func effectOf(in Input, p *Pool) (e *Effect, unknown []string, err error) {
 	coming, unknown := p.coming(in)
 	to, builds := p.view.With(coming, in.Cluster.Builds)
 	foreseen, err := disruption.ForPool(p.view.NodeStates(), disruption.Foresight{Target: to, Settings: in.Settings,
-		Reboot: p.view.Reboots(), Builds: builds, Config: func(name string) (*mcfgv1.MachineConfig, error) { return in.Configs[name], nil }})
+		Reboot: p.view.Reboots(), Builds: builds,
+		Config: func(name string) (*mcfgv1.MachineConfig, error) { return in.Configs[name], nil }})
 	if err != nil {
 		return nil, unknown, fmt.Errorf("foresee pool %s: %w", p.Pool, err)
 	}

@@ -57,7 +57,8 @@ func TestDecide(t *testing.T) {
 		{"nothing staged", func(f *softreboot.Facts) { f.Staged = false }, "hard: no other deployment is staged"},
 		{"locked", func(f *softreboot.Facts) { f.Locked = true },
 			"hard: the staged deployment is locked (downloaded only)"},
-		{"another kernel", func(f *softreboot.Facts) { f.Differences = []string{"the kernel or its initramfs", "udev rules"} },
+		{"another kernel",
+			func(f *softreboot.Facts) { f.Differences = []string{"the kernel or its initramfs", "udev rules"} },
 			"hard: the deployments differ in the kernel or its initramfs, udev rules"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

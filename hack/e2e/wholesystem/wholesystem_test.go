@@ -114,6 +114,7 @@ func (w *world) snapshot() map[*fleet.Host]string {
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
 			_, name, _ := strings.Cut(key, "/")
 			switch name {
+			case "last-boot": // how the host came into what it runs: the boots are counted elsewhere
 			case "desiredDrain", "lastAppliedDrain", "plan", "update-times", "lastSyncedControllerConfigResourceVersion":
 				etc += "\n" + key
 			default:

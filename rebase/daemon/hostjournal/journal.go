@@ -25,10 +25,25 @@ const (
 // Journal is that of the host whose root this process has.
 type Journal struct{}
 
-// FinalizeFailure is what ostree said when it could not finalize the staged deployment at the end of the boot before
-// this one; empty: nothing, or that boot's journal is gone.
+// FinalizeFailure is what ostree said when it could not finalize the staged deployment at the last shutdown: of this
+// boot, where a soft reboot went before, else of the boot before; empty: nothing, or that boot's journal is gone.
 func (Journal) FinalizeFailure(ctx context.Context) (string, error) {
-	c := exec.CommandContext(ctx, "journalctl", "--quiet", "--boot=-1", "--output=cat", "--lines="+maxLines,
+	said, err := ofFinalizer(ctx, "0")
+	if err == nil && !finalized(said) {
+		said, err = ofFinalizer(ctx, "-1")
+	}
+	return failureIn(said), err
+}
+
+// success is what ostree says of a deployment that it has finalized. Source: ostree, ostree-sysroot-deploy.c.
+const success = "Finalized deployment"
+
+// finalized tells whether ostree has finalized a deployment, or tried.
+func finalized(text string) bool { return strings.Contains(text, success) || failureIn(text) != "" }
+
+// ofFinalizer reads what ostree said in a boot, counted back from this one; nothing where nothing is kept of it.
+func ofFinalizer(ctx context.Context, boot string) (string, error) {
+	c := exec.CommandContext(ctx, "journalctl", "--quiet", "--boot="+boot, "--output=cat", "--lines="+maxLines,
 		"--unit="+finalizer, "_UID=0")
 	var out, complaint bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaint
@@ -39,12 +54,12 @@ func (Journal) FinalizeFailure(ctx context.Context) (string, error) {
 		}
 		return "", fmt.Errorf("read the journal of %s: %w", finalizer, err)
 	}
-	return failureIn(out.String()), nil
+	return out.String(), nil
 }
 
-// failureIn is the last complaint in ostree's output.
+// failureIn is the last complaint in ostree's output since it succeeded.
 func failureIn(text string) (found string) {
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(text[max(0, strings.LastIndex(text, success)):]) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "error:") {
 			found = line
 		}

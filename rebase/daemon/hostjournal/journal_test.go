@@ -24,6 +24,7 @@ func TestTheLastComplaintOfAFinalizationCounts(t *testing.T) {
 		{"failed", "Finalizing staged deployment\nerror: opendir(boot): No space left\nother: x\n",
 			"error: opendir(boot): No space left"},
 		{"two", "error: one\n  error: two\n", "error: two"},
+		{"the next soft reboot of this boot went well", "error: one\nFinalized deployment\n", ""},
 		{"in a line", "no error: here", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, failureIn(c.text)) })

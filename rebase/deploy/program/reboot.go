@@ -12,8 +12,8 @@ import (
 
 // Reboot asks the init system for a reboot. It uses systemd where it runs, and the reboot program otherwise, so that
 // staged deployments are finalized. The hardware reboots, also where somebody has prepared a soft reboot: that is
-// withdrawn first, and systemd is told not to take it (systemctl(1)), because the kernel of the new deployment would not
-// boot.
+// withdrawn first, and systemd is told not to take it (systemctl(1)), because the kernel of the new deployment would
+// not boot.
 func Reboot(ctx context.Context) error {
 	if err := CancelSoft(ctx); err != nil {
 		return err

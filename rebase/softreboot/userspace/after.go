@@ -21,9 +21,9 @@ import (
 const nextBooted = "run/ostree/nextroot-booted"
 
 // Mend settles what a soft reboot leaves to the new userspace; it is called before anything is read from ostree. It
-// disarms the watch that the soft reboot has set, and lets ostree know which deployment runs: after a second soft reboot
-// in one hardware boot ostree-boot-complete.service may count as started already, and ostree calls the deployment before
-// booted. While a soft reboot is prepared there is nothing to settle.
+// disarms the watch that the soft reboot has set, and lets ostree know which deployment runs: after a second soft
+// reboot in one hardware boot ostree-boot-complete.service may count as started already, and ostree calls the
+// deployment before booted. While a soft reboot is prepared there is nothing to settle.
 func (n Node) Mend(ctx context.Context) error {
 	left := filepath.Join(n.Root, nextBooted)
 	_, err := os.Lstat(left)
@@ -147,7 +147,7 @@ type failure struct {
 	Why   string `json:"why"`
 }
 
-// NoteFailure remembers that a soft reboot into an image failed, so that this node never tries it with that image again.
+// NoteFailure remembers that a soft reboot into an image failed: this node never tries it with that image again.
 func (n Node) NoteFailure(image deploy.Image, why string) error {
 	all, err := readFailures(n.Root)
 	if err != nil {

@@ -27,13 +27,14 @@ type Node struct {
 
 // Facts reads what is known of the node; what is staged is compared where something is. Changes name what the caller
 // knows to change and only a start of the kernel brings: the kernel arguments of a staged deployment cannot be read.
-func (n Node) Facts(ctx context.Context, policy softreboot.Policy, s deploy.Status, changes []string) (f softreboot.Facts,
-	err error) {
-	f = softreboot.Facts{Policy: policy, Deployer: s.Kind, OSTree: n.version(ctx, "ostree", "--version"),
-		Systemd: n.version(ctx, "systemctl", "--version"), BootedTarget: n.runningTarget()}
+func (n Node) Facts(ctx context.Context, policy softreboot.Policy, s deploy.Status,
+	changes []string) (f softreboot.Facts, err error) {
+	f = softreboot.Facts{Policy: policy, Deployer: s.Kind}
 	if policy == softreboot.Hard {
 		return f, nil
 	}
+	f.OSTree, f.Systemd = n.version(ctx, "ostree", "--version"), n.version(ctx, "systemctl", "--version")
+	f.BootedTarget = n.runningTarget()
 	if s.Kind == deploy.KindBootc {
 		f.Bootc = n.version(ctx, "bootc", "--version")
 	}
