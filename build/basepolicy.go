@@ -26,17 +26,17 @@ type demand struct {
 	reqs          signature.PolicyRequirements
 }
 
-// demands are those of Options.BasePolicy, and those that the policy.json in the rendered config has for the base's
+// demandsOn a request's base are those of Options.BasePolicy, and those that the policy.json in the rendered config has for the base's
 // name, as a ClusterImagePolicy brings them there. Of the latter only keys that are written out count: the others are
 // on nodes, and nodes do not pull the base by their default.
-func (r Request) demands() (out []demand, err error) {
-	named, err := reference.ParseNormalizedNamed(r.baseName())
+func demandsOn(r Request) (out []demand, err error) {
+	named, err := reference.ParseNormalizedNamed(baseName(r))
 	if err != nil {
-		return nil, fmt.Errorf("read name of base image %q: %w", r.baseName(), err)
+		return nil, fmt.Errorf("read name of base image %q: %w", baseName(r), err)
 	}
 	ref, err := docker.NewReference(named)
 	if err != nil {
-		return nil, fmt.Errorf("read name of base image %q: %w", r.baseName(), err)
+		return nil, fmt.Errorf("read name of base image %q: %w", baseName(r), err)
 	}
 	if len(r.Options.BasePolicy) > 0 {
 		policy, err := signature.NewPolicyFromBytes(r.Options.BasePolicy)
@@ -47,7 +47,7 @@ func (r Request) demands() (out []demand, err error) {
 			out = append(out, demand{"baseImagePolicy", scope, reqs})
 		}
 	}
-	policy, err := signature.NewPolicyFromBytes(r.nodePolicy())
+	policy, err := signature.NewPolicyFromBytes(nodePolicy(r))
 	if err != nil {
 		return out, nil //nolint:nilerr // there is none, or the nodes' own matter: it was rendered before
 	}
@@ -58,10 +58,10 @@ func (r Request) demands() (out []demand, err error) {
 }
 
 // baseName is the base image's own name.
-func (r Request) baseName() string { return cmp.Or(r.BaseName, r.Base.Reference) }
+func baseName(r Request) string { return cmp.Or(r.BaseName, r.Base.Reference) }
 
 // nodePolicy is policy.json of the rendered config, nil without one.
-func (r Request) nodePolicy() []byte {
+func nodePolicy(r Request) []byte {
 	config, err := machineconfig.ParseRendered(r.Config.Spec.Config.Raw)
 	if err != nil {
 		return nil // the build says so
@@ -93,10 +93,19 @@ func signedByKeys(reqs signature.PolicyRequirements) bool {
 	})
 }
 
+// accept parses a request whose base the policies allow.
+func accept(ctx context.Context, r Request, id identity) (input, error) {
+	in, err := normalise(r, id)
+	if err != nil {
+		return in, err
+	}
+	return in, checkBase(ctx, r)
+}
+
 // checkBase refuses a base that the policies do not allow under its own name, wherever it is read from. Each engine's
 // build begins with it.
-func (r Request) checkBase(ctx context.Context) error {
-	demands, err := r.demands()
+func checkBase(ctx context.Context, r Request) error {
+	demands, err := demandsOn(r)
 	if err != nil {
 		return &Failure{Class: ClassUser, Step: "base", Message: err.Error(),
 			Next: "write signing.baseImagePolicy as containers-policy.json(5) says", Cause: err}
@@ -106,10 +115,10 @@ func (r Request) checkBase(ctx context.Context) error {
 	}
 	at := transfer.Endpoint{Reference: r.Base.Reference, CAFile: r.Registry.CAFile, AuthFile: r.Registry.AuthFile}
 	for _, d := range demands {
-		err := transfer.Allow(ctx, at, r.baseName(), &signature.Policy{Default: d.reqs})
+		err := transfer.Allow(ctx, at, baseName(r), &signature.Policy{Default: d.reqs})
 		if errors.Is(err, transfer.ErrNotAllowed) {
 			return &Failure{Class: ClassPolicy, Step: "base", Cause: err,
-				Message: fmt.Sprintf("the base image %s is refused by %s of %s: %v", r.baseName(), d.scope, d.policy, err),
+				Message: fmt.Sprintf("the base image %s is refused by %s of %s: %v", baseName(r), d.scope, d.policy, err),
 				Next: "take a base image that a key of the policy has signed, each architecture's image too (cosign sign " +
 					"--recursive, dayone sign), or correct the policy"}
 		}
@@ -121,8 +130,8 @@ func (r Request) checkBase(ctx context.Context) error {
 }
 
 // verifiedBy names the policies that have judged the base of a build that succeeded; empty: none demands a signature.
-func (r Request) verifiedBy() string {
-	demands, err := r.demands()
+func verifiedBy(r Request) string {
+	demands, err := demandsOn(r)
 	if err != nil {
 		return ""
 	}

@@ -137,11 +137,8 @@ func lock(ctx context.Context, stateDir, address string) (unlock func(), err err
 func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Request, id identity,
 	t *timeline) (*Result, error) {
 	t.enter("request")
-	in, err := normalise(r, id)
+	in, err := accept(ctx, r, id)
 	if err != nil {
-		return nil, err
-	}
-	if err := r.checkBase(ctx); err != nil {
 		return nil, err
 	}
 	var unchecked *appendengine.Image

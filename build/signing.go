@@ -72,7 +72,7 @@ func vouch(ctx context.Context, src source, image *appendengine.Image, o Builder
 	}
 	t.enter("sign")
 	at := signed(src.Request, image)
-	p, err := src.Provenance(Made{Place: o.Place, Began: t.started, Finished: time.Now()})
+	p, err := Provenance(src.Request, Made{Place: o.Place, Began: t.started, Finished: time.Now()})
 	if err == nil {
 		if bom != nil {
 			p.RunDetails.Byproducts = []sign.Dependency{BillOfMaterials(bom)}
@@ -138,7 +138,7 @@ func BillOfMaterials(content []byte) sign.Dependency {
 
 // Provenance says what the image of a request was made from. Whoever signs it must know the request, not the image's
 // builder: a pod that runs commands cannot say something else.
-func (r Request) Provenance(m Made) (sign.Provenance, error) {
+func Provenance(r Request, m Made) (sign.Provenance, error) {
 	var p sign.Provenance
 	id, err := r.identity()
 	if err != nil {
@@ -146,9 +146,9 @@ func (r Request) Provenance(m Made) (sign.Provenance, error) {
 	}
 	p.BuildDefinition.ExternalParameters = sign.Parameters{Address: id.hash(), Pool: r.Pool,
 		RenderedConfig: r.Config.Name, ConfigHash: id.Config, Platform: r.platform()}
-	base := sign.Dependency{Name: "base", URI: "docker://" + r.baseName(), Digest: sign.Digest(id.Base),
+	base := sign.Dependency{Name: "base", URI: "docker://" + baseName(r), Digest: sign.Digest(id.Base),
 		Annotations: map[string]string{sign.AnnotationVerified: "false"}}
-	if by := r.verifiedBy(); by != "" {
+	if by := verifiedBy(r); by != "" {
 		base.Annotations = map[string]string{sign.AnnotationVerified: "true", sign.AnnotationPolicy: by}
 	}
 	depends := []sign.Dependency{base}

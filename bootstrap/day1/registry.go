@@ -82,7 +82,7 @@ func startRegistry(ctx context.Context, h Host, id *Identity) (*Registry, error)
 				"Ignition configs again)"}
 	}
 	r := &Registry{Address: h.Registry, Identity: id, platform: h.Platform, scratch: h.Path(scratchDir),
-		cache: h.Path("cache"), signatures: h.JudgesBases(), log: h.Log, server: server, Nodes: tracker,
+		cache: h.Path("cache"), signatures: JudgesBases(h), log: h.Log, server: server, Nodes: tracker,
 		untrack: track(ctx, tracker)}
 	if h.ProveName {
 		if err := reach(ctx, h.Registry, id.CAPEM); err != nil {
@@ -123,7 +123,7 @@ func (r *Registry) Name(repository string) string {
 
 // JudgesBases says that a policy may demand signatures of base images: one of the user's, or those with which MCO
 // renders.
-func (h Host) JudgesBases() bool {
+func JudgesBases(h Host) bool {
 	return h.ByMCO || h.In.Signing.BasePolicy != nil ||
 		slices.ContainsFunc(h.In.Set.ClusterImagePolicies, func(i manifests.Item[*configv1.ClusterImagePolicy]) bool {
 			return i.Object.Name != cluster.ImagePolicy

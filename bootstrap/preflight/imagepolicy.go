@@ -14,8 +14,8 @@ import (
 // imagePolicyFile has the ClusterImagePolicy of the nodes' own images. The installer takes it along for MCO.
 const imagePolicyFile = "openshift/" + ownPrefix + "clusterimagepolicy.yaml"
 
-// requireSignatures adds the ClusterImagePolicy of the pools' images, unless install-config.yaml says that there is none. A file
-// that was edited since is the user's own. Before dayone prepare there is no key.
+// requireSignatures adds the ClusterImagePolicy of the pools' images, unless install-config.yaml says that there is
+// none. A file that was edited since is the user's own. Before dayone prepare there is no key.
 func requireSignatures(d *directory, in *Input) {
 	file := func(i manifests.Item[*configv1.ClusterImagePolicy]) bool { return i.Origin.File == imagePolicyFile }
 	if slices.ContainsFunc(in.Set.ClusterImagePolicies, file) {

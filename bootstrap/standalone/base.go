@@ -56,7 +56,7 @@ func (f flow) baseRepository() string {
 // baseInputs are those for a digest of the source.
 func (f flow) baseInputs(digest string) baseInputs {
 	return baseInputs{Source: f.baseSource(), Digest: digest, Platform: f.Platform, Repository: f.baseRepository(),
-		Signatures: f.host.JudgesBases()}
+		Signatures: day1.JudgesBases(f.host)}
 }
 
 // baseEndpoint reaches the base image at its source. Credentials go through files, never through arguments.

@@ -46,7 +46,8 @@ func TestCheckPortsRefusesOnePortTwice(t *testing.T) {
 }
 
 func inputWithBase(name string) *preflight.Input {
-	return &preflight.Input{Set: &manifests.Set{}, Sidecar: &installconfig.Sidecar{Config: installconfig.Config{BaseImage: name}}}
+	return &preflight.Input{Set: &manifests.Set{},
+		Sidecar: &installconfig.Sidecar{Config: installconfig.Config{BaseImage: name}}}
 }
 
 func TestImportedBeforeFromAnotherSource(t *testing.T) {

@@ -103,7 +103,10 @@ func (w *world) hasNo(t *testing.T, secret *corev1.Secret) {
 // TestNoKey: a cluster without a key builds as before.
 func TestNoKey(t *testing.T) {
 	w, _ := newFakeWorld(t)
-	w.signer = signerFunc(func(string, *sign.Key, *sign.Provenance) error { assert.Fail(t, "there is no key"); return nil })
+	w.signer = signerFunc(func(string, *sign.Key, *sign.Provenance) error {
+		assert.Fail(t, "there is no key")
+		return nil
+	})
 	w.restart()
 	w.addPool("worker", "one", plainText)
 	w.untilAvailable("worker")

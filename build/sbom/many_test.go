@@ -124,7 +124,8 @@ func writeLayer(b *testing.B, file string, fill func(put func(name string, conte
 	require.NoError(b, err)
 	w := tar.NewWriter(compressed)
 	fill(func(name string, content []byte) {
-		require.NoError(b, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: 0o644}))
+		require.NoError(b, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)),
+			Mode: 0o644}))
 		_, err := w.Write(content)
 		require.NoError(b, err)
 	})

@@ -12,11 +12,12 @@ var floors = map[string][]string{
 	"registry":      {},
 	"manifests":     {"installconfig"},
 	"build":         {"installconfig", "manifests", "registry"},
-	"rebase":        {"installconfig", "manifests", "registry/credentials", "registry/peers", "registry/wanted"},
-	"bootstrap":     {"installconfig", "manifests", "registry", "build", "rebase"},
-	"docs":          {},
-	"cmd":           {"docs", "installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
-	"hack":          {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
+	"rebase": {"installconfig", "manifests", "registry/credentials", "registry/imagepolicy", "registry/peers",
+		"registry/wanted"},
+	"bootstrap": {"installconfig", "manifests", "registry", "build", "rebase"},
+	"docs":      {},
+	"cmd":       {"docs", "installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
+	"hack":      {"installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},
 }
 
 // clusterClient and controllerRuntime talk to a cluster: besides the rooms below, every controller may.

@@ -159,8 +159,8 @@ func newVerifyCommand() *cobra.Command {
 		Use:   "verify IMAGE",
 		Short: "Tell whether an image is signed as nodes demand it, and made from what its pool wants",
 		Long: "IMAGE is HOST/REPOSITORY[:TAG|@DIGEST]. One of the keys must have signed it. What its provenance\n" +
-			"says must be what you want, if you say what that is, and what its labels say. With --pool the cluster says\nit, and " +
-			"which keys count: those of its ClusterImagePolicies. The exit code is 0 if all is well and 1 if not.",
+			"says must be what you want, if you say what that is, and what its labels say. With --pool the cluster " +
+			"says\nit, and which keys count: those of its ClusterImagePolicies. The exit code is 0 if all is well and 1 if not.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, err := s.image(cmd, args[0])
@@ -194,7 +194,8 @@ func newVerifyCommand() *cobra.Command {
 	flags.StringVar(&wanted.config, "config-hash", "", "the content hash of the rendered config that it must name "+
 		"(label "+build.LabelConfigHash+")")
 	flags.StringVar(&pool, "pool", "", "the MachineConfigPool whose rendered config and build the image must be of")
-	flags.StringVar(&at.Kubeconfig, "kubeconfig", "", "kubeconfig of the pool's cluster; default: KUBECONFIG or ~/.kube/config")
+	flags.StringVar(&at.Kubeconfig, "kubeconfig", "",
+		"kubeconfig of the pool's cluster; default: KUBECONFIG or ~/.kube/config")
 	flags.StringVar(&at.Context, "context", "", "context of the kubeconfig; default: its current one")
 	flags.StringVar(&wanted.address, "address", "", "the content address that it must name (label "+build.LabelAddress+")")
 	return cmd

@@ -25,7 +25,8 @@ func TestVerifyForAPool(t *testing.T) {
 	reg := registrytest.Start(t)
 	key, err := sign.LoadOrCreate(t.TempDir())
 	require.NoError(t, err)
-	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}), "FROM configs\nCOPY <<x /etc/motd\nhello\nx\n")
+	r := buildtest.Request(t, reg, buildtest.Push(t, reg, buildtest.Base{}),
+		"FROM configs\nCOPY <<x /etc/motd\nhello\nx\n")
 	r.Final = "registry.example.com/os/worker"
 	result, err := build.NewBuilder(build.BuilderOptions{Keys: &sign.Keys{Key: key}}).Build(t.Context(), r)
 	require.NoError(t, err)
@@ -33,16 +34,18 @@ func TestVerifyForAPool(t *testing.T) {
 	kubeconfig := e.Kubeconfig(t)
 	verify := func(more ...string) (int, string, string) {
 		return clitest.Run(t, Commands("v1"), append([]string{"verify", result.Reference, "--ca", reg.CAFile,
-			"--authfile", reg.PullAuthFile, "--repository", r.Final, "--pool", "worker", "--kubeconfig", kubeconfig}, more...)...)
+			"--authfile", reg.PullAuthFile, "--repository", r.Final, "--pool", "worker", "--kubeconfig", kubeconfig},
+			more...)...)
 	}
 	code, _, stderr := verify()
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stderr, "no ClusterImagePolicy has a key for "+r.Final)
 
-	policy := &configv1.ClusterImagePolicy{ObjectMeta: metav1.ObjectMeta{Name: "os"}, Spec: configv1.ClusterImagePolicySpec{
+	policy := &configv1.ClusterImagePolicy{ObjectMeta: metav1.ObjectMeta{Name: "os"}}
+	policy.Spec = configv1.ClusterImagePolicySpec{
 		Scopes: []configv1.ImageScope{"registry.example.com/os"}, Policy: configv1.ImageSigstoreVerificationPolicy{
 			RootOfTrust: configv1.PolicyRootOfTrust{PolicyType: configv1.PublicKeyRootOfTrust,
-				PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: key.Public}}}}}
+				PublicKey: &configv1.ImagePolicyPublicKeyRootOfTrust{KeyData: key.Public}}}}
 	require.NoError(t, e.Client.Create(t.Context(), policy))
 	code, _, stderr = verify()
 	assert.Equal(t, 1, code)
@@ -54,8 +57,9 @@ func TestVerifyForAPool(t *testing.T) {
 	config.ObjectMeta = metav1.ObjectMeta{Name: pool.Spec.Configuration.Name}
 	mosb := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: "worker-1",
 		Annotations: map[string]string{manifests.AnnotationBuildAddress: result.Address}}, Spec: mcfgv1.MachineOSBuildSpec{
-		MachineConfig:   mcfgv1.MachineConfigReference{Name: config.Name},
-		MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "worker"}, RenderedImagePushSpec: "registry.example.com/os/worker:1"}}
+		MachineConfig:         mcfgv1.MachineConfigReference{Name: config.Name},
+		MachineOSConfig:       mcfgv1.MachineOSConfigReference{Name: "worker"},
+		RenderedImagePushSpec: "registry.example.com/os/worker:1"}}
 	require.NoError(t, e.Client.Create(t.Context(), pool))
 	require.NoError(t, e.Client.Create(t.Context(), config))
 	require.NoError(t, e.Client.Create(t.Context(), mosb))
