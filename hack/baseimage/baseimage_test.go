@@ -171,7 +171,7 @@ func TestEnsureConcurrently(t *testing.T) {
 
 func TestUnknownKindIsRefused(t *testing.T) {
 	_, err := baseimage.Ensure(context.Background(), "huge", t.TempDir())
-	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny, shell, debian or machine)`)
+	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny, shell, debian, forky or machine)`)
 }
 
 func TestDebianImage(t *testing.T) {
@@ -189,4 +189,23 @@ func TestDebianImage(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Empty(t, perl)
 	assert.NoFileExists(t, filepath.Join(path, "scratch", "debian.tar"))
+}
+
+// A node soft-reboots only where all of this holds.
+func TestForkyCanSoftReboot(t *testing.T) {
+	need(t, "mmdebstrap", "skopeo")
+	path, err := baseimage.Ensure(context.Background(), baseimage.Forky, "")
+	require.NoError(t, err)
+	root := unpack(t, path)
+	assertBootableTree(t, root)
+	packages, err := os.ReadFile(filepath.Join(root, "usr/share/dayone/packages"))
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^ostree 20(2[6-9]|[3-9]\d)\.\d`, string(packages))
+	assert.Regexp(t, `(?m)^systemd 2[5-9]\d`, string(packages))
+	for _, f := range []string{"usr/lib/systemd/system/soft-reboot.target", "usr/lib/ostree/prepare-root.conf"} {
+		assert.FileExists(t, filepath.Join(root, f))
+	}
+	out, err := exec.Command("chroot", root, "ostree", "--version").CombinedOutput()
+	assert.NoError(t, err, string(out))
+	assert.Contains(t, string(out), "- composefs\n")
 }

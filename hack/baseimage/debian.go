@@ -65,11 +65,7 @@ func debianRecipe(ctx context.Context, _ Options) (recipe, error) {
 		return recipe{}, err
 	}
 	return recipe{key: key, layers: func(ctx context.Context, scratch string) ([]*layer, error) {
-		tree := filepath.Join(scratch, "debian.tar")
-		if err := bootstrapDebian(ctx, suite, tree, debianPackages, debianHook); err != nil {
-			return nil, err
-		}
-		layers, err := debianLayers(tree)
+		layers, err := bootstrap{suite: suite, packages: debianPackages, hooks: []string{debianHook}}.layers(ctx, scratch)
 		if err != nil {
 			return nil, err
 		}
@@ -118,16 +114,36 @@ func packageVersions(ctx context.Context, suite string, packages []string) strin
 	return strings.Join(versions, "\n")
 }
 
-// bootstrapDebian gives mmdebstrap no mirror: it then uses Debian's own, with the release's updates and security fixes.
-func bootstrapDebian(ctx context.Context, suite, tarFile string, packages []string, hooks ...string) error {
-	args := []string{"--quiet", "--variant=minbase", "--include=" + strings.Join(packages, ",")}
-	for _, hook := range hooks {
+// bootstrap is what mmdebstrap makes a tree of.
+type bootstrap struct {
+	suite      string
+	packages   []string
+	hooks      []string // run in the finished tree ($1)
+	aptOptions []string
+}
+
+// layers makes the tree in scratch and gives it as an ostree system's layers.
+func (b bootstrap) layers(ctx context.Context, scratch string) ([]*layer, error) {
+	tree := filepath.Join(scratch, "debian.tar")
+	if err := b.run(ctx, tree); err != nil {
+		return nil, err
+	}
+	return debianLayers(tree)
+}
+
+// run gives mmdebstrap no mirror: it then uses Debian's own, with the release's updates and security fixes.
+func (b bootstrap) run(ctx context.Context, tarFile string) error {
+	args := []string{"--quiet", "--variant=minbase", "--include=" + strings.Join(b.packages, ",")}
+	for _, option := range b.aptOptions {
+		args = append(args, "--aptopt="+option)
+	}
+	for _, hook := range b.hooks {
 		args = append(args, "--customize-hook="+hook)
 	}
 	for _, dir := range []string{"doc", "info", "locale", "man"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
 	}
-	_, err := run(ctx, "", "mmdebstrap", append(args, suite, tarFile)...)
+	_, err := run(ctx, "", "mmdebstrap", append(args, b.suite, tarFile)...)
 	return err
 }
 

@@ -26,13 +26,16 @@ const (
 	// Debian is a Debian system with systemd, dbus, ostree and ostree-boot, without a kernel: about 55 MB packed, made by
 	// mmdebstrap in half a minute.
 	Debian Kind = "debian"
+	// Forky is as Debian, made of Debian's next release: ostree 2026.1 and systemd 254 or later and a root of composefs, so
+	// that its nodes can soft-reboot into another deployment. About 60 MB packed.
+	Forky Kind = "forky"
 	// Machine is Debian with a kernel and an initramfs that has ostree-prepare-root and Ignition: for virtual machines;
 	// about 130 MB packed, made in two minutes.
 	Machine Kind = "machine"
 )
 
 const (
-	// KernelVersion names usr/lib/modules/<version> in Tiny and Debian. The bytes there are no kernel: nodes share the
+	// KernelVersion names usr/lib/modules/<version> in Tiny, Debian and Forky. The bytes there are no kernel: nodes share the
 	// host's.
 	KernelVersion = "6.1.0-dayone"
 	// imageVersion is the image's version label and VERSION_ID.
@@ -47,7 +50,7 @@ type Options struct {
 
 // Ensure returns the directory of the OCI layout of kind, making it when the cache (cacheDir, "" for the default) has
 // none for this recipe and these inputs. Several processes may call it at once: one builds, the others wait. Needs root
-// for Debian.
+// for what is made of Debian.
 func Ensure(ctx context.Context, kind Kind, cacheDir string) (string, error) {
 	return EnsureWith(ctx, kind, Options{CacheDir: cacheDir})
 }
@@ -133,11 +136,13 @@ func newRecipe(ctx context.Context, kind Kind, o Options) (recipe, error) {
 		return shellRecipe(ctx)
 	case Debian:
 		return debianRecipe(ctx, o)
+	case Forky:
+		return forkyRecipe()
 	case Machine:
 		return machineRecipe(ctx, o)
 	}
-	return recipe{}, fmt.Errorf("make base image: unknown kind %q (want %s, %s, %s or %s)", kind, Tiny, Shell, Debian,
-		Machine)
+	return recipe{}, fmt.Errorf("make base image: unknown kind %q (want %s, %s, %s, %s or %s)", kind, Tiny, Shell, Debian,
+		Forky, Machine)
 }
 
 // kernelOf gives the release of the kernel in layers.

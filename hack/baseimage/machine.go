@@ -68,12 +68,8 @@ func machineLayers(ctx context.Context, suite, scratch string, packages []string
 	if err := writeDracutModule(module); err != nil {
 		return nil, err
 	}
-	tree := filepath.Join(scratch, "debian.tar")
-	if err := bootstrapDebian(ctx, suite, tree, packages, machineHook, "copy-in "+module+" /usr/lib/dracut/modules.d",
-		kernelHook); err != nil {
-		return nil, err
-	}
-	layers, err := debianLayers(tree)
+	layers, err := bootstrap{suite: suite, packages: packages,
+		hooks: []string{machineHook, "copy-in " + module + " /usr/lib/dracut/modules.d", kernelHook}}.layers(ctx, scratch)
 	if err != nil {
 		return nil, err
 	}

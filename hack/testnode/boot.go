@@ -43,12 +43,18 @@ func boot(dir string) error {
 	if err := initramfs(root, deployment, dir, c); err != nil {
 		return fmt.Errorf("set up initramfs: %w", err)
 	}
-	systemd := isSystemd(deployment)
+	m, systemd := &mounter{root: root}, isSystemd(deployment)
+	if canSoftReboot(deployment) {
+		m.shareMounts()
+	} else {
+		m.dirs("run/ostree") // newer releases of ostree-prepare-root insist on making that themselves
+	}
 	if !systemd {
 		// Without systemd nobody but prepare-root mounts /var.
-		if err := touch(filepath.Join(root, "run/ostree/initramfs-mount-var")); err != nil {
-			return err
-		}
+		m.do("create", "run/ostree/initramfs-mount-var", touch)
+	}
+	if m.err != nil {
+		return m.err
 	}
 	prepare := exec.Command("/usr/lib/ostree/ostree-prepare-root", "/sysroot")
 	prepare.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
@@ -96,7 +102,7 @@ func initramfs(root, deployment, dir string, c config) error {
 	m.mount("sysfs", "sys", "sysfs", unix.MS_RDONLY, "")
 	m.mount("cgroup2", "sys/fs/cgroup", "cgroup2", 0, "")
 	m.mount("tmpfs", "run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
-	m.dirs("run/host", "run/ostree")
+	m.dirs("run/host")
 	m.bindFile(filepath.Join(dir, notifyFile), "run/host/notify")
 	m.bindFile(filepath.Join(dir, cmdlineFile), "run/host/cmdline")
 	m.bind(filepath.Join(root, "run/host/cmdline"), "proc/cmdline")
@@ -148,6 +154,26 @@ func switchRoot(root string) error {
 	return os.Remove("/run/.old")
 }
 
+// shareMounts does at each start of the userspace what systemd does on machines and leaves undone in containers:
+// services see what is mounted later. Without it logind misses the root that a soft reboot is prepared with. /run, and
+// so this unit, outlives soft reboots.
+func (m *mounter) shareMounts() {
+	const unit, wants = "run/systemd/system/dayone-share-mounts.service", "run/systemd/system/sysinit.target.wants"
+	m.dirs(wants)
+	m.do("write", unit, func(p string) error {
+		return os.WriteFile(p, []byte(`[Unit]
+Description=Share mounts with services
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+ExecStart=/bin/mount --make-rshared /
+`), 0o644)
+	})
+	m.symlink("../dayone-share-mounts.service", wants+"/dayone-share-mounts.service")
+}
+
 // becomeInit executes /sbin/init. In a container systemd reads options from its own arguments, not from /proc/cmdline.
 func becomeInit(systemd bool, options []string) error {
 	for _, c := range forbidden {
@@ -168,6 +194,12 @@ func becomeInit(systemd bool, options []string) error {
 // isSystemd says whether a deployment's init is systemd (a link to it) and not a program of its own.
 func isSystemd(deployment string) bool {
 	_, err := os.Readlink(filepath.Join(deployment, "usr/sbin/init"))
+	return err == nil
+}
+
+// canSoftReboot says whether a deployment's systemd knows soft reboots.
+func canSoftReboot(deployment string) bool {
+	_, err := os.Stat(filepath.Join(deployment, "usr/lib/systemd/system/soft-reboot.target"))
 	return err == nil
 }
 

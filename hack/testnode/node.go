@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -127,10 +128,16 @@ func (n *Node) Start(ctx context.Context) error {
 	})
 }
 
-// Boots counts how often the node has booted.
+// Boots counts how often the node's hardware has booted. SoftReboots are none.
 func (n *Node) Boots() (int, error) {
 	st, err := readState(n.dir)
 	return st.Boot, err
+}
+
+// SoftReboots counts how often the node's systemd has come up again without a boot, over all boots.
+func (n *Node) SoftReboots() (int, error) {
+	st, err := readState(n.dir)
+	return st.Soft, err
 }
 
 // Running says whether the node's power is on.
@@ -157,6 +164,22 @@ func (n *Node) WaitBoot(ctx context.Context, boot int) error {
 	})
 }
 
+// WaitSoftReboot waits until the node has come up after its soft reboot number count or a later one. They are counted
+// from 1, over all boots. A node that goes off is an error.
+func (n *Node) WaitSoftReboot(ctx context.Context, count int) error {
+	return poll(ctx, fmt.Sprintf("soft reboot %d of %s", count, n.Name), func() (bool, error) {
+		st, err := readState(n.dir)
+		if err != nil {
+			return false, err
+		}
+		if st.Phase == phaseOff || st.Phase == "" {
+			return false, fmt.Errorf("wait for %s: it is off after %d soft reboots: %s (see %s)", n.Name, st.Soft, st.Reason,
+				n.log)
+		}
+		return st.Soft >= count, nil
+	})
+}
+
 // ServicePIDs are the processes of a systemd service of the node, as this machine sees them; none when it does not run.
 func (n *Node) ServicePIDs(unit string) ([]int, error) {
 	raw, err := os.ReadFile(filepath.Join(n.lab.cgroups, prefix+n.lab.ID+"-"+n.Name, "system.slice", unit, "cgroup.procs"))
@@ -178,7 +201,7 @@ func (n *Node) ServicePIDs(unit string) ([]int, error) {
 }
 
 // Reboot asks the node's init for an orderly reboot, in which a staged deployment is finalised, and waits until the
-// node is up again.
+// node is up again. The hardware reboots, also where a soft reboot is prepared.
 func (n *Node) Reboot(ctx context.Context) error {
 	st, err := readState(n.dir)
 	if err != nil {
@@ -190,6 +213,21 @@ func (n *Node) Reboot(ctx context.Context) error {
 		return err
 	}
 	return n.WaitBoot(ctx, st.Boot+1)
+}
+
+// SoftReboot asks the node's systemd for a soft reboot, into the root that is prepared or, without one, into the same
+// one, and waits until the node is up again.
+func (n *Node) SoftReboot(ctx context.Context) error {
+	st, err := readState(n.dir)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, orderlyWait)
+	defer cancel()
+	if err := n.ask(ctx, "soft-reboot"); err != nil {
+		return err
+	}
+	return n.WaitSoftReboot(ctx, st.Soft+1)
 }
 
 // Stop powers the node off in an orderly way. A node that is off is left alone.
@@ -207,13 +245,15 @@ func (n *Node) Stop(ctx context.Context) error {
 
 // ask gives the node's init an order. The command that does may be killed by what it asked for.
 func (n *Node) ask(ctx context.Context, order string) error {
-	r, err := n.Exec(ctx, "systemctl", order)
+	var said bytes.Buffer
+	code, err := n.Run(ctx, Command{Argv: []string{"systemctl", order}, Stderr: &said,
+		Env: []string{"SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1"}})
 	var killed *exec.ExitError
 	if errors.As(err, &killed) {
 		return nil
 	}
-	if err == nil && r.ExitCode != 0 {
-		err = fmt.Errorf("%s %s: %s", order, n.Name, r.Stderr)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s %s: %s", order, n.Name, said.String())
 	}
 	return err
 }

@@ -34,6 +34,7 @@ const (
 // state is what the supervisor publishes.
 type state struct {
 	Boot   int    `json:"boot"` // boots so far, the running one included
+	Soft   int    `json:"soft"` // soft reboots so far, over all boots
 	Phase  phase  `json:"phase"`
 	PID    int    `json:"pid"`    // of the node's PID 1, as this machine sees it
 	Entry  string `json:"entry"`  // boot loader entry that was booted

@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,9 +34,11 @@ type supervisor struct {
 	config  config
 	console *console
 	notify  *net.UnixConn
+	up      chan struct{} // the node's systemd says that it is up, maybe not for the first time
 
 	mu    sync.Mutex
 	state state
+	soft  int // soft reboots of this boot that state counts already
 }
 
 // supervise boots the node in dir until it powers off or dies. It runs in the node's network namespace.
@@ -45,7 +49,7 @@ func supervise(dir string) error {
 		return err
 	}
 	defer alive.Close()
-	s := &supervisor{dir: dir}
+	s := &supervisor{dir: dir, up: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		return errors.Join(err, s.off(err.Error()))
 	}
@@ -84,6 +88,7 @@ func (s *supervisor) open() error {
 		return fmt.Errorf("listen for readiness: %w", err)
 	}
 	go s.listen()
+	go s.countSoftReboots()
 	return os.MkdirAll(s.config.Cgroup, 0o755)
 }
 
@@ -109,7 +114,8 @@ func (s *supervisor) bootOnce() (restart bool, reason string, err error) {
 		return false, "", fmt.Errorf("start node: %w", err)
 	}
 	err = s.publish(func(st *state) {
-		*st = state{Boot: st.Boot + 1, Phase: phaseStarting, PID: cmd.Process.Pid, Entry: e.Name}
+		*st = state{Boot: st.Boot + 1, Soft: st.Soft, Phase: phaseStarting, PID: cmd.Process.Pid, Entry: e.Name}
+		s.soft = 0
 	})
 	if err != nil {
 		return false, "", errors.Join(err, cmd.Process.Kill(), cmd.Wait())
@@ -156,9 +162,53 @@ func (s *supervisor) listen() {
 		for line := range strings.Lines(string(buf[:n])) {
 			if strings.TrimSpace(line) == "READY=1" {
 				s.ready(0)
+				select {
+				case s.up <- struct{}{}:
+				default: // the question that waits will count this one, too
+				}
 			}
 		}
 	}
+}
+
+// countSoftReboots asks the node's systemd for its own count whenever that says that the system is up: it has booted,
+// soft-rebooted, or only read its units again. A soft reboot kills the question, too: then it is asked again.
+func (s *supervisor) countSoftReboots() {
+	n := &Node{Name: s.config.Name, dir: s.dir}
+	for range s.up {
+		s.mu.Lock()
+		boot := s.state.Boot
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), orderlyWait)
+		err := poll(ctx, "count of soft reboots", func() (bool, error) {
+			out, err := n.Output(ctx, "systemctl", "show", "--property=SoftRebootsCount", "--value")
+			if err != nil {
+				on, stateErr := n.Running()
+				return !on, stateErr
+			}
+			count, err := strconv.Atoi(out)
+			if out == "" { // a systemd without soft reboots
+				return true, nil
+			}
+			return true, errors.Join(err, s.publishSoft(boot, count))
+		})
+		cancel()
+		if err != nil {
+			s.console.say("count soft reboots: %v", err)
+		}
+	}
+}
+
+// publishSoft adds what this boot's count is more than before.
+func (s *supervisor) publishSoft(boot, count int) error {
+	return s.publish(func(st *state) {
+		if st.Boot != boot || count <= s.soft {
+			return
+		}
+		st.Soft += count - s.soft
+		s.soft = count
+		s.console.say("soft reboot %d of boot %d", count, boot)
+	})
 }
 
 // watchFile looks for the file that a tiny node's init writes when it is up.

@@ -54,6 +54,11 @@ func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.BootSize != 0 {
+		if own, err := exists(filepath.Join(template, ownTree)); err != nil || own {
+			return errors.Join(err, errors.New("make sysroot: a /boot of its own is not played for an image whose root is composefs"))
+		}
+	}
 	if err := o.disks(dir); err != nil {
 		return fmt.Errorf("make sysroot: %w", err)
 	}
@@ -72,7 +77,7 @@ func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
 	if err != nil {
 		return fmt.Errorf("make sysroot: %w", err)
 	}
-	return o.deploy(ctx, dir, o.Reference+"@"+id.String(), string(commit))
+	return o.deploy(ctx, dir, template, o.Reference+"@"+id.String(), string(commit))
 }
 
 // disks makes the directory, and mounts what has a size of its own; cleanUp unmounts it.
@@ -129,12 +134,16 @@ func (o SysrootOptions) template(ctx context.Context, id digest.Digest) (string,
 		if done.ManifestDigest != id {
 			return fmt.Errorf("import base image: digest %s, want %s", done.ManifestDigest, id)
 		}
+		if err := checkOutOwn(ctx, dir, done.Commit); err != nil {
+			return fmt.Errorf("import base image: %w", err)
+		}
 		return os.WriteFile(filepath.Join(dir, "commit"), []byte(done.Commit), 0o644)
 	})
 }
 
-func (o SysrootOptions) deploy(ctx context.Context, dir, image, commit string) (err error) {
-	origin, err := os.CreateTemp("", "origin-")
+// deploy makes the first deployment, with the image's own ostree where the template has a tree to run it in.
+func (o SysrootOptions) deploy(ctx context.Context, dir, template, image, commit string) (err error) {
+	origin, err := os.CreateTemp(dir, "origin-")
 	if err != nil {
 		return fmt.Errorf("deploy base image: %w", err)
 	}
@@ -143,11 +152,26 @@ func (o SysrootOptions) deploy(ctx context.Context, dir, image, commit string) (
 	if err := errors.Join(err, origin.Close()); err != nil {
 		return fmt.Errorf("deploy base image: %w", err)
 	}
-	args := []string{"admin", "deploy", "--sysroot=" + dir, "--os=" + Stateroot, "--origin-file=" + origin.Name()}
+	seenAs, tree := dir, filepath.Join(template, ownTree)
+	own, err := exists(tree)
+	if err != nil {
+		return fmt.Errorf("deploy base image: %w", err)
+	}
+	if own {
+		seenAs = sysrootInTree
+	}
+	args := []string{"admin", "deploy", "--sysroot=" + seenAs, "--os=" + Stateroot,
+		"--origin-file=" + filepath.Join(seenAs, filepath.Base(origin.Name()))}
 	for _, k := range o.KernelArguments {
 		args = append(args, "--karg="+k)
 	}
-	if err := ostree(ctx, append(args, commit)...); err != nil {
+	args = append(args, commit)
+	if own {
+		err = ownOSTree(ctx, tree, dir, args...)
+	} else {
+		err = ostree(ctx, args...)
+	}
+	if err != nil {
 		return fmt.Errorf("deploy base image: %w", err)
 	}
 	return nil

@@ -87,10 +87,12 @@ func list() error {
 		for _, n := range lab.Nodes() {
 			on, err := n.Running()
 			boots, bootsErr := n.Boots()
-			if err := errors.Join(err, bootsErr); err != nil {
+			soft, softErr := n.SoftReboots()
+			if err := errors.Join(err, bootsErr, softErr); err != nil {
 				return err
 			}
-			fmt.Printf("%s/%s\t%s\trunning=%t\tboots=%d\n", id, n.Name, n.Addr, on, boots)
+			fmt.Printf("%s/%s\t%s\trunning=%t\tboots=%d\tsoft=%d\n", id, n.Name, n.Addr, on, boots,
+				soft)
 		}
 	}
 	return nil
@@ -98,7 +100,7 @@ func list() error {
 
 func up(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
-	kind := flags.String("kind", string(baseimage.Tiny), "tiny or debian")
+	kind := flags.String("kind", string(baseimage.Tiny), "tiny, debian or forky")
 	count := flags.Int("nodes", 1, "number of nodes")
 	ignition := flags.String("ignition", "", "Ignition config (spec 3.3.0 at most) for the first boot")
 	if err := flags.Parse(args); err != nil {
