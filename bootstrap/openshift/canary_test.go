@@ -17,6 +17,7 @@ import (
 	"dayone.dev/dayone/bootstrap/gather"
 	"dayone.dev/dayone/bootstrap/gather/bundle"
 	"dayone.dev/dayone/bootstrap/phasetest"
+	"dayone.dev/dayone/hack/cmdlines"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -76,7 +77,7 @@ func TestCanariesStayInside(t *testing.T) {
 		require.NoError(t, os.Chmod(n.at("/etc/mcs/bootstrap"), 0o755))
 	}
 	n.cluster()
-	stop := c.WatchArguments()
+	stop := cmdlines.Watch()
 	t.Cleanup(func() { stop() })
 	first := n.run("gate", "recorded") // the hand-over ends what the identity has
 	require.ErrorContains(t, first.Err, "killed", first.Log)
@@ -91,7 +92,9 @@ func TestCanariesStayInside(t *testing.T) {
 	end := n.run("", "")
 	arguments := stop()
 	require.NoError(t, end.Err, end.Log)
-	assert.Empty(t, arguments)
+	for _, line := range arguments {
+		assert.Empty(t, c.Found(line), line)
+	}
 	for _, e := range []phasetest.Ended{first, end} {
 		assert.Empty(t, c.Found(e.Log+strings.Join(e.Events, "\n")), "output")
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,30 +49,6 @@ func (c Canaries) Found(text string) []string {
 func Auths(password string) string {
 	account := base64.StdEncoding.EncodeToString([]byte("demo:" + password))
 	return `{"auths":{"registry.example.com":{"auth":"` + account + `"}}}`
-}
-
-// WatchArguments looks for canaries in the arguments of all processes until stop is called, which gives what it found.
-func (c Canaries) WatchArguments() (stop func() []string) {
-	ended, result := make(chan struct{}), make(chan []string)
-	go func() {
-		var seen []string
-		for {
-			files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-			for _, file := range files {
-				raw, _ := os.ReadFile(file) // it may have ended
-				for _, name := range c.Found(string(raw)) {
-					seen = append(seen, name+" in "+strings.ReplaceAll(string(raw), "\x00", " "))
-				}
-			}
-			select {
-			case <-ended:
-				result <- seen
-				return
-			default:
-			}
-		}
-	}()
-	return sync.OnceValue(func() []string { close(ended); return <-result })
 }
 
 // Made adds the secrets that the bootstrap has made itself: keys and passwords in its identity.

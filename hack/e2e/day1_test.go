@@ -24,6 +24,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/cmdlines"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
@@ -302,7 +303,8 @@ func TestNothingSensitiveLeaks(t *testing.T) {
 	text = strings.Replace(text, "ZGVtby1wdWxsOm5vdC1hLXJlYWwtcGFzc3dvcmQ=", encode(canaryPull), 1)
 	require.NoError(t, os.WriteFile(secrets, []byte(text), 0o600))
 
-	argv := watchArguments(t)
+	stop := cmdlines.Watch()
+	t.Cleanup(func() { stop() })
 	r, err := e2e.Prepare(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
@@ -316,8 +318,9 @@ func TestNothingSensitiveLeaks(t *testing.T) {
 		require.NoError(t, err)
 		sensitive = append(sensitive, string(password), base64.StdEncoding.EncodeToString([]byte(user+":"+string(password))))
 	}
+	arguments := strings.Join(stop(), "\n")
 	for _, s := range sensitive {
-		assert.NotContains(t, argv(), s, "a secret is in a process's arguments")
+		assert.NotContains(t, arguments, s, "a secret is in a process's arguments")
 	}
 	rows, err := os.ReadFile(filepath.Join(r.State, nodes.File))
 	require.NoError(t, err)
@@ -362,40 +365,4 @@ func assertSealed(t *testing.T, dir string, sensitive []string, sealed bool) {
 		}
 		return nil
 	}))
-}
-
-// watchArguments collects the command lines of all processes of this machine until the test ends.
-func watchArguments(t *testing.T) func() string {
-	t.Helper()
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	go func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-			for _, f := range files {
-				if raw, err := os.ReadFile(f); err == nil {
-					mu.Lock()
-					seen[string(raw)] = true
-					mu.Unlock()
-				}
-			}
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
-		}
-	}()
-	return func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		var all strings.Builder
-		for s := range seen {
-			all.WriteString(s + "\n")
-		}
-		return all.String()
-	}
 }
