@@ -120,6 +120,11 @@ func TestBuildsOfDayoneItself(t *testing.T) {
 	fault := &build.Failure{Class: build.ClassUser, Step: "containerfile", Message: "exit status 1", Line: 2,
 		Instruction: "RUN false", ExitCode: 1, Excerpt: []string{"no such package"}, Next: "correct this instruction"}
 	w.ended(b, "alpha-1-b", "STEP 2/2: RUN false\nno such package\n", job.Result{Failure: fault})
+	// The build controller, which has the same cache, writes a build's end when it has seen the pod's.
+	w.record("alpha-1", func(c *assert.CollectT, r mcobuild.Record, log string) {
+		assert.Contains(c, log, "no such package")
+		assert.Len(c, r.Pods, 2)
+	})
 	w.settle(b, fault)
 	r := w.record("alpha-1", func(c *assert.CollectT, r mcobuild.Record, log string) {
 		assert.Equal(c, "Failed", r.Outcome)
