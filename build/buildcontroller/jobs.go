@@ -32,7 +32,7 @@ func followJobs(ctx context.Context, x scope, s state) (state, error) {
 			s.held = o.Cause.Message
 		}
 		if o.Cause.Reason == reasonNotReady {
-			s = s.again(replicaPoll)
+			s = s.again(min(replicaPoll, x.o.Poll))
 		}
 	}
 	return s, nil

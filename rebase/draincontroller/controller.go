@@ -39,7 +39,9 @@ const (
 	DefaultLimit = time.Hour
 	// slowAfter is after which time a drain counts as slow, which an event tells. MCO's DrainRequeueFailingThreshold.
 	slowAfter = 10 * time.Minute
-	// pollInterval is how soon a node with remaining pods is checked again; slowInterval, once the drain has failed.
+	// firstPoll is how soon a node with remaining pods is checked again at first: many pods leave at once. The pause grows
+	// with the drain to pollInterval; slowInterval is that of a drain that has failed.
+	firstPoll    = time.Second
 	pollInterval = 5 * time.Second
 	slowInterval = time.Minute
 	// reportInterval is how often the pods that remain are reported: at each check it would be the most written object of

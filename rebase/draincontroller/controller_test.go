@@ -293,11 +293,11 @@ func TestAPodThatCannotBeEvictedSlowsNoDrain(t *testing.T) {
 	f.pod("kept", map[string]string{"keep": "me"})
 	f.pod("a", nil)
 	f.ask(nodestate.Drain)
-	for range 3 {
+	for _, pause := range []time.Duration{1, 2, 5, 5} { // seconds
 		out, err := f.look()
 		require.NoError(t, err, "the queue would wait ever longer")
-		assert.Equal(t, 5*time.Second, out.RequeueAfter)
-		f.now = f.now.Add(time.Minute)
+		assert.Equal(t, pause*time.Second, out.RequeueAfter)
+		f.now = f.now.Add(pause * pause * 2 * time.Second)
 	}
 	c := f.condition("Drained")
 	assert.Equal(t, "Draining", c.Reason)

@@ -38,15 +38,16 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 	}
 	took := r.took(n).Round(time.Second)
 	r.tellSlow(n, took, message)
+	pause := max(firstPoll, min(took, pollInterval))
 	if took < r.o.Limit && r.reportedLately(n.Name) {
-		return pollInterval, nil
+		return pause, nil
 	}
 	if failure != nil {
 		r.o.Log.WithField("node", n.Name).WithError(failure).Warn("pods not asked to leave")
 	}
 	if took < r.o.Limit {
 		r.reported.Store(n.Name, r.o.Now())
-		return pollInterval, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining",
+		return pause, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining",
 			message))
 	}
 	message = fmt.Sprintf("the drain has taken longer than %s and continues: %s", r.o.Limit, message)
