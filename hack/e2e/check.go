@@ -192,7 +192,9 @@ func BootedDigest(ctx context.Context, n *testnode.Node) (string, error) {
 
 func (c inspector) boots() {
 	n, err := c.node.Boots()
-	c.add("two boots, no more", err == nil && n == expectedBoots, "%d boots", n)
+	rec, readErr := FirstBootRecord(c.ctx, c.node)
+	c.add("two boots, no more", err == nil && readErr == nil && n == expectedBoots, "%s; no soft reboot: %s", rec.Counts(),
+		rec.Hard)
 }
 
 // row checks what the bootstrap host says of the node: by its pulls, and by its own reports.
