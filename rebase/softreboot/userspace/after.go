@@ -37,15 +37,18 @@ func (n Node) Mend(ctx context.Context) error {
 	if disarmErr := program.DisarmWatch(ctx, n.Root); disarmErr != nil || err != nil {
 		return disarmErr
 	}
-	if _, err := n.Run(ctx, "systemctl", "restart", "ostree-boot-complete.service"); err != nil {
-		return fmt.Errorf("let ostree know which deployment a soft reboot has taken: %w", err)
+	// Where the service is just starting, a restart would kill it half way: the start waits for it.
+	for _, verb := range []string{"start", "restart"} {
+		if _, err := n.Run(ctx, "systemctl", verb, "ostree-boot-complete.service"); err != nil {
+			return fmt.Errorf("let ostree know which deployment a soft reboot has taken: %w", err)
+		}
+		if _, err := os.Lstat(left); err != nil {
+			return nil //nolint:nilerr // it is gone: done
+		}
 	}
-	if _, err := os.Lstat(left); err == nil {
-		return &deploy.Fault{Class: deploy.ClassInternal, Op: "find out which deployment runs",
-			Err:  errors.New("ostree-boot-complete.service left /" + nextBooted),
-			Next: "look at its journal, or reboot the node's hardware: systemctl reboot"}
-	}
-	return nil
+	return &deploy.Fault{Class: deploy.ClassInternal, Op: "find out which deployment runs",
+		Err:  errors.New("ostree-boot-complete.service left /" + nextBooted),
+		Next: "look at its journal, or reboot the node's hardware: systemctl reboot"}
 }
 
 // Switch is what a soft reboot is checked against afterwards.

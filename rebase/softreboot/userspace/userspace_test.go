@@ -270,7 +270,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestMend(t *testing.T) {
-	const nextBooted, restart = "run/ostree/nextroot-booted", "systemctl restart ostree-boot-complete.service"
+	const nextBooted, start = "run/ostree/nextroot-booted", "systemctl start ostree-boot-complete.service"
+	const restart = "systemctl restart ostree-boot-complete.service"
 	for _, c := range []struct {
 		name   string
 		change func(*host)
@@ -282,7 +283,7 @@ func TestMend(t *testing.T) {
 			h.write(nextBooted, "")
 			h.write("proc/1/mountinfo", mounts+"99 27 0:41 / /run/nextroot ro - overlay composefs ro\n")
 		}},
-		{name: "ostree names the one before", change: func(h *host) { h.write(nextBooted, "") }, calls: []string{restart},
+		{name: "ostree names the one before", change: func(h *host) { h.write(nextBooted, "") }, calls: []string{start, restart},
 			err: "ostree-boot-complete.service left /run/ostree/nextroot-booted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -299,10 +300,13 @@ func TestMend(t *testing.T) {
 	}
 	h := newHost(t)
 	h.write(nextBooted, "")
-	mended := userspace.Node{Root: h.root, Run: func(context.Context, string, ...string) ([]byte, error) {
+	var asked []string
+	mended := userspace.Node{Root: h.root, Run: func(_ context.Context, _ string, args ...string) ([]byte, error) {
+		asked = append(asked, args[0])
 		return nil, os.Remove(filepath.Join(h.root, nextBooted))
 	}}
 	assert.NoError(t, mended.Mend(t.Context()))
+	assert.Equal(t, []string{"start"}, asked, "a service that is starting is not killed")
 }
 
 func TestFailuresAreBounded(t *testing.T) {
