@@ -24,6 +24,7 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/configlayer"
+	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -137,6 +138,8 @@ type recipe struct {
 	noise int // bytes that take time to fetch
 	// kernelless leaves out what no check but a node's own notices.
 	kernelless bool
+	// kernel is another one; empty: the base's.
+	kernel string
 }
 
 // image builds what a layered build of a pool's rendered config would be, and pushes it.
@@ -161,6 +164,10 @@ func (w *world) image(pool, config string, r recipe) string {
 	}
 	if r.kernelless {
 		entries = append(entries, deploytest.Entry{Name: "usr/lib/.wh.modules"})
+	}
+	if r.kernel != "" {
+		entries = append(entries, deploytest.Entry{Name: "usr/lib/modules/" + baseimage.KernelVersion + "/vmlinuz",
+			Body: r.kernel})
 	}
 	base := w.base
 	if pool == edge {

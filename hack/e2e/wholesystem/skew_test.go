@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/rebase/daemon"
@@ -24,8 +25,11 @@ import (
 // oldEnv names a directory with dayone-daemon and dayone-controller of an earlier version.
 const oldEnv = "DAYONE_TEST_OLD"
 
-// version is one of dayone's: where its programs are.
-type version struct{ agent, controller string }
+// version is one of dayone's: where its programs are. base is what hosts run; empty: Debian's stable release.
+type version struct {
+	agent, controller string
+	base              baseimage.Kind
+}
 
 // versions are the earlier one and this tree's.
 func versions(t *testing.T) (old, now version) {

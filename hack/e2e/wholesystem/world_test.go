@@ -1,6 +1,7 @@
 package wholesystem
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -83,7 +84,7 @@ func newWorldOf(t *testing.T, v version) *world {
 		controller: v.controller}
 	t.Cleanup(w.showNotes)
 	var err error
-	w.layout, err = baseimage.Ensure(t.Context(), baseimage.Debian, "")
+	w.layout, err = baseimage.Ensure(t.Context(), cmp.Or(v.base, baseimage.Debian), "")
 	require.NoError(t, err)
 	w.lab, err = testnode.New(t.Context(), testnode.Options{})
 	require.NoError(t, err)

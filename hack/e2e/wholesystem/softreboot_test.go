@@ -1,0 +1,92 @@
+package wholesystem
+
+import (
+	"strings"
+	"testing"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/e2e/fleet"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/target"
+)
+
+// TestSoftRebootsOnDay2 brings images to a host whose pool allows soft reboots: it is drained for each and its hardware
+// runs on, also over the second one, after which ostree has to be told what runs. Another kernel, and a power cut, boot
+// the hardware.
+func TestSoftRebootsOnDay2(t *testing.T) {
+	w := newWorldOf(t, version{agent: agentProgram, base: baseimage.Forky})
+	w.joinAll(0, 1)
+	h := w.fleet.Of(worker)[0]
+	counts := func() [2]int {
+		soft, err := h.Node.SoftReboots()
+		require.NoError(t, err)
+		return [2]int{w.boots(h), soft}
+	}
+	lastBoot := func() string { return h.Object(t.Context()).Annotations[manifests.AnnotationLastBoot] }
+	w.rebootPolicy("SoftRequired")
+	id := w.output(h, "cat", "/proc/sys/kernel/random/boot_id")
+	for i, mark := range []string{"v1", "v2"} {
+		w.pods(worker, mark)
+		to := w.build(worker, w.configOf(worker), recipe{mark: mark})
+		w.arrived("softly: "+mark, worker, to)
+		assert.Equal(t, [2]int{1, i + 1}, counts(), "hardware boots, soft reboots: "+mark)
+		assert.Equal(t, "soft", lastBoot())
+		assert.Equal(t, id, w.output(h, "cat", "/proc/sys/kernel/random/boot_id"))
+		assert.Equal(t, mark, w.output(h, "cat", "/etc/os-mark"))
+		assert.Contains(t, w.output(h, "/usr/local/bin/dayone-daemon", "status"), digestOf(to.Image))
+		assert.Zero(t, w.podsLeft(worker), "it was drained")
+		w.until("app runs", func() bool { return w.started(h, "app") == "v1 one" })
+	}
+	assert.Equal(t, "Taken", w.softReboots().Reason)
+
+	w.arrived("another kernel", worker, w.build(worker, w.configOf(worker), recipe{mark: "v3", kernel: "another"}))
+	assert.Equal(t, 2, w.boots(h))
+	assert.Contains(t, lastBoot(), "hard: the deployments differ in the kernel or its initramfs")
+	w.until("the pool says so", func() bool { return w.softReboots().Status == corev1.ConditionFalse })
+	assert.Contains(t, w.softReboots().Message, h.Name+": the deployments differ in the kernel")
+
+	w.rebootPolicy("SoftIfPossible")
+	w.cutAt(h, daemon.Rebooting, w.build(worker, w.configOf(worker), recipe{mark: "v4", kernel: "another"}))
+	assert.Equal(t, "v4", w.output(h, "cat", "/etc/os-mark"))
+	assert.GreaterOrEqual(t, w.boots(h), 3, "the power cut was one")
+	assert.Zero(t, strings.Count(w.output(h, "cat", "/proc/1/mountinfo"), " /run/nextroot "))
+}
+
+// rebootPolicy annotates the workers' pool.
+func (w *world) rebootPolicy(policy string) {
+	w.t.Helper()
+	change(w, pool(worker), func(p *mcfgv1.MachineConfigPool) {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[manifests.AnnotationRebootPolicy] = policy
+	})
+}
+
+// softReboots is the pool's condition.
+func (w *world) softReboots() mcfgv1.MachineConfigPoolCondition {
+	w.t.Helper()
+	p := pool(worker)
+	require.NoError(w.t, w.env.Client.Get(w.t.Context(), client.ObjectKeyFromObject(p), p))
+	for _, c := range p.Status.Conditions {
+		if c.Type == "SoftReboots" {
+			return c
+		}
+	}
+	return mcfgv1.MachineConfigPoolCondition{}
+}
+
+// cutAt takes a host's power when its agent is in a state on the way to a target, and waits until it has arrived.
+func (w *world) cutAt(h *fleet.Host, s daemon.State, to target.Target) {
+	w.t.Helper()
+	w.until("is "+string(s), func() bool { return h.State() == s })
+	require.NoError(w.t, w.cut(h))
+	w.arrived("after a power cut", worker, to)
+}
