@@ -61,9 +61,9 @@ func demo(ctx context.Context) error {
 	if *output != "text" && *output != "json" {
 		return fmt.Errorf("-o %s: write text or json", *output)
 	}
-	if *full && (*tiny || o.InstallDir != "" || o.Base != "") {
-		return errors.New("--full runs the sample's life on Debian, because its node agents need systemd: " +
-			"leave out --tiny, --install-dir and --base, or leave out --full")
+	if *full && (o.InstallDir != "" || o.Base != "") {
+		return errors.New("--full is the life of the sample on a base image of ours: leave out --install-dir and --base, " +
+			"or leave out --full")
 	}
 	if *tiny {
 		o.Kind = baseimage.Tiny

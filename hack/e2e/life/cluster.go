@@ -160,40 +160,62 @@ func runLogged(l *life, cmd *exec.Cmd, name string) error {
 // appConfig brings workers a service and a file that it reads.
 const appConfig = "80-app"
 
-// appContent is its content; the service is restarted when it changes: its owner says so.
-func appContent(text string) fleet.Content {
-	return fleet.Content{Files: map[string]string{"/etc/app.conf": text + "\n"},
-		Units:   map[string]string{"app.service": fleet.Service("app", "/etc/app.conf")},
-		Actions: "DaemonReload, Restart app.service"}
+// appContent is its content; the service is restarted when it changes: its owner says so. Where there is no systemd the
+// owner has no service.
+func appContent(l *life, text string) fleet.Content {
+	c := fleet.Content{Files: map[string]string{"/etc/app.conf": text + "\n"}, Actions: "None"}
+	if l.hasSystemd() {
+		c.Units = map[string]string{"app.service": fleet.Service("app", "/etc/app.conf")}
+		c.Actions = "DaemonReload, Restart app.service"
+	}
+	return c
 }
 
-// writeInstallDirectory writes the sample, with the MachineOSConfigs of both pools, for the registries of the masters.
+// infraPool is one of the user's own, with MachineConfigs of its own only.
+const infraPool = `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfigPool
+metadata: {name: infra}
+spec:
+  machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: infra}}
+  nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: ""}}
+`
+
+// writeInstallDirectory writes the sample, with a pool of the user's own beside masters and workers, and the
+// MachineOSConfigs of all three, for the registries of the masters: their name, and the Secrets that dayone makes.
 func writeInstallDirectory(l *life) (string, error) {
 	dir := filepath.Join(l.o.Work, "install")
 	if err := assets.WriteSample(dir); err != nil {
 		return "", err
 	}
-	for name, change := range map[string]*strings.Replacer{
-		"install-config.yaml": strings.NewReplacer("  bootstrapRegistry:\n",
-			"  registry:\n    type: cluster\n    name: "+ownRegistry+"\n  bootstrapRegistry:\n"),
-		"layering/master.yaml": ownImages(), "layering/worker.yaml": ownImages(),
+	own := []string{"registry.example.com", ownRegistry, "os-push", clusterregistry.PushSecret, "base-pull",
+		clusterregistry.PullSecret}
+	for _, f := range []struct {
+		from, to string
+		change   []string
+	}{
+		{"layering/worker.yaml", "layering/infra.yaml",
+			append([]string{"name: worker\n", "name: infra\n", "worker-os", "infra-os"}, own...)},
+		{"layering/worker.yaml", "layering/worker.yaml", own},
+		{"layering/master.yaml", "layering/master.yaml", own},
+		{"install-config.yaml", "install-config.yaml", []string{"  replicas: 3\n",
+			fmt.Sprintf("  replicas: %d\n", l.o.Masters), "  - name: worker\n", "  - name: worker\n  - name: infra\n",
+			"  bootstrapRegistry:\n",
+			"  registry:\n    type: cluster\n    name: " + ownRegistry + "\n  bootstrapRegistry:\n"}},
 	} {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
+		raw, err := os.ReadFile(filepath.Join(dir, f.from))
 		if err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(change.Replace(string(raw))), 0o600); err != nil {
+		text := strings.NewReplacer(f.change...).Replace(string(raw))
+		if err := os.WriteFile(filepath.Join(dir, f.to), []byte(text), 0o600); err != nil {
 			return "", err
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "openshift/20-infra-pool.yaml"), []byte(infraPool), 0o600); err != nil {
+		return "", err
+	}
 	return dir, errors.Join(os.Remove(filepath.Join(dir, "layering/secrets.yaml")),
-		writeConfig(dir, appConfig, worker, appContent("one")))
-}
-
-// ownImages lets the sample's MachineOSConfigs name the masters' registries and the Secrets that dayone makes.
-func ownImages() *strings.Replacer {
-	return strings.NewReplacer("registry.example.com", ownRegistry, "os-push", clusterregistry.PushSecret, "base-pull",
-		clusterregistry.PullSecret)
+		writeConfig(dir, appConfig, worker, appContent(l, "one")))
 }
 
 func writeConfig(dir, name, pool string, c fleet.Content) error {

@@ -13,12 +13,11 @@ import (
 
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/e2e/fleet"
-	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/rebase/nodestate"
 	"dayone.dev/dayone/registry/storage"
 )
 
-// firstDay is Day 1 of the masters; the workers boot the base OS with their pool's config.
+// firstDay is Day 1 of the masters; workers and the node of pool infra boot the base OS with their pool's config.
 func firstDay(ctx context.Context, l *life) error {
 	dir, err := writeInstallDirectory(l)
 	if err != nil {
@@ -40,12 +39,16 @@ func firstDay(ctx context.Context, l *life) error {
 	if err != nil {
 		return err
 	}
-	l.o.View.Line("%d workers boot the base OS", l.o.Workers)
-	l.workers = make([]*testnode.Node, l.o.Workers)
+	for i := range l.o.Workers {
+		l.others = append(l.others, machine{name: fmt.Sprintf("worker-%d", i), pool: worker})
+	}
+	l.others = append(l.others, machine{name: "infra-0", pool: infra})
+	l.o.View.Line("%d workers and a node of pool infra boot the base OS", l.o.Workers)
 	all, ctx := errgroup.WithContext(ctx)
-	for i := range l.workers {
+	for i := range l.others {
+		m := &l.others[i]
 		all.Go(func() (err error) {
-			l.workers[i], err = l.day1.BootBase(ctx, fmt.Sprintf("worker-%d", i), worker)
+			m.node, err = l.day1.BootBase(ctx, m.name, m.pool)
 			return err
 		})
 	}
@@ -69,14 +72,20 @@ func handOver(ctx context.Context, l *life) (err error) {
 	if err := mastersKnown(ctx, l); err != nil {
 		return err
 	}
-	for _, n := range l.workers {
-		if _, err := l.fleet.Join(ctx, n, worker); err != nil {
+	for _, m := range l.others {
+		if _, err := l.fleet.Join(ctx, m.node, m.pool); err != nil {
 			return err
 		}
 	}
 	l.watch = fleet.NewWatch(l.fleet)
 	follow(ctx, l, l.fleet.Kubelets, l.watch.Run, func(ctx context.Context) { showNodes(ctx, l.recorder, l.fleet) })
-	l.booted = bootsOf(l, worker)
+	l.booted = map[string]map[*fleet.Host]int{}
+	for _, pool := range clusterBuilt {
+		l.booted[pool] = bootsOf(l, pool)
+		if err := placePods(ctx, l, pool); err != nil {
+			return err
+		}
+	}
 	boots := bootsOf(l, master)
 	if err := leadPodsToMasters(l); err != nil {
 		return err

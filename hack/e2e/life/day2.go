@@ -29,15 +29,20 @@ func containerfile(text string) []mcfgv1.MachineOSContainerfile {
 // sampleText is what the sample's Containerfile of the workers writes.
 const sampleText = "workers are built by the cluster"
 
-// followWorkers waits for what the install directory asks for: the worker's MachineOSConfig came with the hand-over,
-// and the rest follows from it.
+// followWorkers waits for what the install directory asks for: the MachineOSConfigs of the pools that are not the
+// masters' came with the hand-over, and the rest follows from it.
 func followWorkers(ctx context.Context, l *life) error {
-	l.watch.Worst(worker)
-	image, err := newImage(ctx, l, "")
-	if err != nil {
-		return err
+	for _, pool := range clusterBuilt {
+		image, err := newImage(ctx, l, pool, "")
+		if err != nil {
+			return err
+		}
+		if err := rolledOut(ctx, l, image, plan{pool: pool, boots: l.booted[pool], reboots: 1, unavailable: 1,
+			text: sampleText}); err != nil {
+			return err
+		}
 	}
-	return rolledOut(ctx, l, image, plan{boots: l.booted, reboots: 1, unavailable: 1, text: sampleText})
+	return nil
 }
 
 // changeContainerfile lets two workers go at a time.
@@ -49,7 +54,7 @@ func changeContainerfile(ctx context.Context, l *life) error {
 	if err != nil {
 		return err
 	}
-	return rollout(ctx, l, plan{reboots: 1, unavailable: 2, text: "two"},
+	return rollout(ctx, l, plan{pool: worker, reboots: 1, unavailable: 2, text: "two"},
 		func() error { return editContainerfile(ctx, l, "two") })
 }
 
@@ -73,40 +78,41 @@ func change[T client.Object](ctx context.Context, l *life, o T, how func(T)) err
 	return nil
 }
 
-// plan is what a rollout may do to the workers: each reboots so often, so many are unavailable at once at most, and
+// plan is what a rollout may do to a pool's nodes: each reboots so often, so many are unavailable at once at most, and
 // what the Containerfile wrote is there afterwards.
 type plan struct {
+	pool string
 	// boots are counted from here.
 	boots                map[*fleet.Host]int
 	reboots, unavailable int
 	text                 string
 }
 
-// rollout does something that makes a new image of the workers', and follows it onto them.
+// rollout does something that makes a new image of a pool's, and follows it onto the nodes.
 func rollout(ctx context.Context, l *life, p plan, do func() error) error {
-	p.boots = bootsOf(l, worker)
-	l.watch.Worst(worker)
-	before, err := currentImage(ctx, l)
+	p.boots = bootsOf(l, p.pool)
+	l.watch.Worst(p.pool)
+	before, err := currentImage(ctx, l, p.pool)
 	if err != nil {
 		return err
 	}
-	if err := do(); err != nil {
+	if err := errors.Join(placePods(ctx, l, p.pool), do()); err != nil {
 		return err
 	}
-	image, err := newImage(ctx, l, before)
+	image, err := newImage(ctx, l, p.pool, before)
 	if err != nil {
 		return err
 	}
 	return rolledOut(ctx, l, image, p)
 }
 
-// rolledOut waits until the workers run an image, and holds them against the plan.
+// rolledOut waits until a pool's nodes run an image, and holds them against the plan.
 func rolledOut(ctx context.Context, l *life, image string, p plan) error {
-	to, err := arrived(ctx, l, image)
+	to, err := arrived(ctx, l, p.pool, image)
 	if err != nil {
 		return err
 	}
-	for _, h := range l.fleet.Of(worker) {
+	for _, h := range l.fleet.Of(p.pool) {
 		digest, err := e2e.BootedDigest(ctx, h.Node)
 		if p.reboots > 0 {
 			l.check(h.Node.Name, "booted digest is the built one", err == nil && strings.HasSuffix(to.Image, digest), "%s",
@@ -116,9 +122,11 @@ func rolledOut(ctx context.Context, l *life, image string, p plan) error {
 		l.check(h.Node.Name, "reboots as planned", err == nil && n-p.boots[h] == p.reboots, "%d", n-p.boots[h])
 		got, err := h.Node.Output(ctx, "cat", "/usr/share/demo-worker.txt")
 		l.check(h.Node.Name, "what the Containerfile made is there", err == nil && got == p.text, "%s", got)
+		checkPod(ctx, l, h, p.reboots > 0)
 	}
-	worst := l.watch.Worst(worker)
-	l.check("workers", "never more unavailable than allowed", worst <= p.unavailable, "%d of %d", worst, p.unavailable)
+	worst := l.watch.Worst(p.pool)
+	l.check("pool "+p.pool, "never more unavailable than allowed", worst <= p.unavailable, "%d of %d", worst,
+		p.unavailable)
 	return nil
 }
 
@@ -130,22 +138,22 @@ func bootsOf(l *life, pool string) map[*fleet.Host]int {
 	return out
 }
 
-// currentImage is the image that the workers' MachineOSConfig names; empty when it names none.
-func currentImage(ctx context.Context, l *life) (string, error) {
+// currentImage is the image that a pool's MachineOSConfig names; empty when it names none.
+func currentImage(ctx context.Context, l *life, pool string) (string, error) {
 	mosc := &mcfgv1.MachineOSConfig{}
-	if err := l.client.Get(ctx, client.ObjectKey{Name: worker}, mosc); err != nil {
+	if err := l.client.Get(ctx, client.ObjectKey{Name: pool}, mosc); err != nil {
 		return "", fmt.Errorf("read MachineOSConfig: %w", err)
 	}
 	return string(mosc.Status.CurrentImagePullSpec), nil
 }
 
-// newImage waits for an image of the workers' that is not the one before.
-func newImage(ctx context.Context, l *life, before string) (image string, err error) {
+// newImage waits for an image of a pool's that is not the one before.
+func newImage(ctx context.Context, l *life, pool, before string) (image string, err error) {
 	err = until(ctx, "the image", func() (bool, error) {
-		if image, err = currentImage(ctx, l); err != nil {
+		if image, err = currentImage(ctx, l, pool); err != nil {
 			return false, err
 		}
-		return image != "" && image != before, buildFailure(ctx, l)
+		return image != "" && image != before, buildFailure(ctx, l, pool)
 	})
 	if err == nil {
 		l.o.View.Line("  built %s", image)
@@ -153,28 +161,28 @@ func newImage(ctx context.Context, l *life, before string) (image string, err er
 	return image, err
 }
 
-// buildFailure says why the last build of the workers failed, if it did.
-func buildFailure(ctx context.Context, l *life) error {
+// buildFailure says why the last build of a pool failed, if it did.
+func buildFailure(ctx context.Context, l *life, pool string) error {
 	var builds mcfgv1.MachineOSBuildList
 	if err := l.client.List(ctx, &builds); err != nil {
 		return err
 	}
 	for i := range builds.Items {
 		b := &builds.Items[i]
-		if b.Spec.MachineOSConfig.Name == worker && machineosbuild.StateOf(b) == machineosbuild.Failed {
+		if b.Spec.MachineOSConfig.Name == pool && machineosbuild.StateOf(b) == machineosbuild.Failed {
 			return errors.New(machineosbuild.CauseOf(b).Text())
 		}
 	}
 	return nil
 }
 
-// arrived waits until every worker has an image and the pool's config.
-func arrived(ctx context.Context, l *life, image string) (target.Target, error) {
+// arrived waits until every node of a pool has an image and the pool's config.
+func arrived(ctx context.Context, l *life, name, image string) (target.Target, error) {
 	to := target.Target{Image: image}
-	for _, h := range l.fleet.Of(worker) {
+	for _, h := range l.fleet.Of(name) {
 		if err := until(ctx, h.Node.Name+" to have its target", func() (bool, error) {
 			pool := &mcfgv1.MachineConfigPool{}
-			if err := l.client.Get(ctx, client.ObjectKey{Name: worker}, pool); err != nil {
+			if err := l.client.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
 				return false, err
 			}
 			to.Config = pool.Spec.Configuration.Name
@@ -188,8 +196,8 @@ func arrived(ctx context.Context, l *life, image string) (target.Target, error) 
 
 // changeConfig changes a file whose owner says what follows: it is live without a reboot, and in the next boot's image.
 func changeConfig(ctx context.Context, l *life) error {
-	err := rollout(ctx, l, plan{text: sampleText}, func() error {
-		mc, err := appContent("two").MachineConfig(appConfig+"-"+worker, worker)
+	err := rollout(ctx, l, plan{pool: worker, text: sampleText}, func() error {
+		mc, err := appContent(l, "two").MachineConfig(appConfig+"-"+worker, worker)
 		if err != nil {
 			return err
 		}
@@ -200,9 +208,12 @@ func changeConfig(ctx context.Context, l *life) error {
 		return err
 	}
 	for _, h := range l.fleet.Of(worker) {
-		got, err := h.Node.Output(ctx, "cat", "/run/app")
-		l.check(h.Node.Name, "the service was restarted with it", err == nil && strings.TrimSpace(got) == "app two", "%s",
-			strings.TrimSpace(got))
+		got, err := h.Node.Output(ctx, "cat", "/etc/app.conf")
+		l.check(h.Node.Name, "the file is live", err == nil && got == "two", "%s", got)
+		if l.hasSystemd() {
+			got, err = h.Node.Output(ctx, "cat", "/run/app")
+			l.check(h.Node.Name, "the service was restarted with it", err == nil && got == "app two", "%s", got)
+		}
 		status, err := h.Node.Output(ctx, "ostree", "admin", "status")
 		l.check(h.Node.Name, "its image is staged for the next boot", err == nil && strings.Contains(status, "(staged)"), "")
 	}
@@ -222,7 +233,7 @@ func failAndRecover(ctx context.Context, l *life) error {
 	if err := cut(true); err != nil {
 		return err
 	}
-	return rollout(ctx, l, plan{reboots: 1, unavailable: 2, text: "three"}, func() error {
+	return rollout(ctx, l, plan{pool: worker, reboots: 1, unavailable: 2, text: "three"}, func() error {
 		if err := editContainerfile(ctx, l, "three"); err != nil {
 			return err
 		}
@@ -257,7 +268,7 @@ func optOut(ctx context.Context, l *life) error {
 	if err := l.client.Delete(ctx, &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: worker}}); err != nil {
 		return fmt.Errorf("opt out: %w", err)
 	}
-	to, err := arrived(ctx, l, "")
+	to, err := arrived(ctx, l, worker, "")
 	if err != nil {
 		return err
 	}
@@ -278,6 +289,6 @@ func optOut(ctx context.Context, l *life) error {
 		l.check(h.Node.Name, "no annotation of an image", !layered, "")
 	}
 	worst := l.watch.Worst(worker)
-	l.check("workers", "never more unavailable than allowed", worst <= 2, "%d of 2", worst)
+	l.check("pool "+worker, "never more unavailable than allowed", worst <= 2, "%d of 2", worst)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/hack/kube/cluster"
@@ -19,7 +20,13 @@ import (
 const (
 	master = "master"
 	worker = "worker"
+	infra  = "infra"
 )
+
+// clusterBuilt are the pools whose image the cluster builds.
+//
+//nolint:gochecknoglobals // a constant in all but type
+var clusterBuilt = []string{worker, infra}
 
 const (
 	// phaseLimit bounds one phase; the longest take half a minute on an idle machine of two cores.
@@ -27,10 +34,14 @@ const (
 	pollEvery  = 50 * time.Millisecond
 )
 
+// played is the first line that is shown.
+const played = "The machines are simulated and their kubelets played: no pod runs on them, and draining evicts " +
+	"objects of the API. The rest is real: the nodes' OS and agents, dayone, and a Kubernetes whose own node runs dayone's pods."
+
 // Options of a life; Options.Bin and Source are required.
 type Options struct {
 	e2e.Options
-	// Workers is how many; default 3.
+	// Workers is how many there are beside the node of pool infra; default 3.
 	Workers int
 	// Source is the checkout whose programs become images.
 	Source string
@@ -39,17 +50,27 @@ type Options struct {
 // life is what the phases have made so far; a later one uses what an earlier one left here.
 type life struct {
 	recorder
-	o       Options
-	kube    *cluster.Cluster
-	client  client.Client
-	day1    *e2e.Run
-	workers []*testnode.Node
-	// booted counts the workers' boots before the hand-over: it makes the cluster build their image and roll it out.
-	booted map[*fleet.Host]int
+	o      Options
+	kube   *cluster.Cluster
+	client client.Client
+	day1   *e2e.Run
+	// others are the machines of the pools whose image the cluster builds.
+	others []machine
+	// booted counts their boots, by pool, before the hand-over, which makes the cluster build images and roll them out.
+	booted map[string]map[*fleet.Host]int
 	fleet  *fleet.Fleet
 	watch  *fleet.Watch
 	ends   []func(context.Context) error
 }
+
+// machine is one that boots the base OS first.
+type machine struct {
+	name, pool string
+	node       *testnode.Node
+}
+
+// hasSystemd tells whether services follow a change on the nodes: PID 1 of a tiny one starts dayone's own units only.
+func (l *life) hasSystemd() bool { return l.o.Kind != baseimage.Tiny }
 
 // phase is one part of the life: it does its work and checks what came of it.
 type phase struct {
@@ -62,7 +83,7 @@ func phases() []phase {
 		{"a Kubernetes, dayone's programs as images", makeCluster},
 		{"Day 1: masters boot the image that the bootstrap host built", firstDay},
 		{"hand-over: the masters' own registries have the images, the bootstrap host goes, nothing reboots", handOver},
-		{"workers: the cluster builds their image in a Job and rolls it out", followWorkers},
+		{"workers and infra: the cluster builds their images in Jobs and rolls them out", followWorkers},
 		{"Day 2: a config change that policies cover, without a reboot", changeConfig},
 		{"Day 2: another Containerfile, two nodes at a time", changeContainerfile},
 		{"a node fails and recovers", failAndRecover},
@@ -80,6 +101,7 @@ func Whole(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	l := &life{o: o, recorder: recorder{view: o.View, report: &Report{Work: o.Work, Started: time.Now()}}}
+	l.o.View.Line(played)
 	defer func() {
 		for i := len(l.ends) - 1; i >= 0; i-- {
 			err = errors.Join(err, l.ends[i](context.WithoutCancel(ctx)))
