@@ -18,7 +18,7 @@ func (c Config) registryType() RegistryType {
 	if r.Type != "" {
 		return r.Type
 	}
-	if c.Flow == FlowOpenShift || r.Repository != "" || r.PushSecret != "" || r.PushAuthFile != "" {
+	if r.Repository != "" || r.PushSecret != "" || r.PushAuthFile != "" {
 		return RegistryExternal
 	}
 	for _, p := range c.Pools {
@@ -75,7 +75,7 @@ func validateRegistryType(c *Config, at locator, rep *report.Report) {
 	}
 }
 
-// settleRegistry names the cluster's own registries, and refuses a flow that has none.
+// settleRegistry names the cluster's own registries.
 func settleRegistry(c *Config, cluster Cluster, at locator, rep *report.Report) {
 	if !c.InCluster() {
 		if c.Flow == FlowOpenShift && cluster.InPlace() {
@@ -83,13 +83,6 @@ func settleRegistry(c *Config, cluster Cluster, at locator, rep *report.Report) 
 				"registry", "type"), "with bootstrapInPlace the bootstrap's registry is gone when the node boots its disk, and "+
 				"only a registry of the node itself goes on")
 		}
-		return
-	}
-	if c.Flow != FlowStandalone && !cluster.InPlace() {
-		rep.Errorf(at.at("registry-type", "give registry.repository and registry.pushSecret of a registry of yours, or "+
-			"write flow: standalone", "registry", "type"),
-			"in the openshift flow the cluster has registries of its own with bootstrapInPlace only: the Machine Config "+
-				"Operator's nodes have no agent of dayone's, which brings them what they work by")
 		return
 	}
 	if c.Registry.Name == "" {

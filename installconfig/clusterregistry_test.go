@@ -84,23 +84,26 @@ func TestRegistryTypeRefuses(t *testing.T) {
 	}
 }
 
-// TestRegistryTypeOfTheOpenShiftFlow: it is refused by name, whether asked for or the default.
+// TestRegistryTypeOfTheOpenShiftFlow: it is the same there, asked for or the default.
 func TestRegistryTypeOfTheOpenShiftFlow(t *testing.T) {
-	for _, c := range []struct{ name, registry, rule string }{
-		{"asked for", "  registry: {type: cluster}\n", "registry-type"},
-		{"nothing is said", "", "push-secret"},
+	for _, c := range []struct {
+		name, registry string
+		want           RegistryType
+	}{
+		{"asked for", "  registry: {type: cluster}\n", RegistryCluster},
+		{"nothing is said", "", RegistryCluster},
+		{"a registry of the user's", "  registry: {repository: registry.example.com/ocp, pushSecret: a}\n",
+			RegistryExternal},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(sample, "flow: standalone", "flow: openshift", 1)
 			text = strings.Replace(text, "  pools:\n  - name: master\n", c.registry+"  pools:\n"+generated, 1)
+			text = strings.Replace(text, "  baseImage: registry.example.com/ocp/base-os:1\n", "", 1)
 			doc, err := parse([]byte(text))
-			if err == nil {
-				doc.Config.BaseImage = ""
-				_, err = doc.Resolve(t.TempDir())
-			}
-			found := report.Of(err)
-			require.NotEmpty(t, found, "%v", err)
-			assert.Equal(t, c.rule, found[len(found)-1].Rule)
+			require.NoError(t, err)
+			s, err := doc.Resolve(t.TempDir())
+			require.NoError(t, err)
+			assert.Equal(t, c.want, s.Config.Registry.Type)
 		})
 	}
 }

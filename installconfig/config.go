@@ -237,9 +237,8 @@ const (
 // Registry is the final registry.
 type Registry struct {
 	// Type is cluster (each control-plane node has a registry; dayone makes its accounts and its CA, and no other
-	// registry is needed; in the openshift flow with bootstrapInPlace only) or external (a registry of yours). Default:
-	// cluster in the standalone flow where a MachineOSConfig is generated and neither pushSpec, repository, pushSecret nor
-	// pushAuthFile says where its image goes, else external.
+	// registry is needed) or external (a registry of yours). Default: cluster where a MachineOSConfig is generated and
+	// neither pushSpec, repository, pushSecret nor pushAuthFile says where its image goes, else external.
 	Type RegistryType `yaml:"type,omitempty" json:"type,omitempty"`
 	// Name is HOST:PORT in the names of images, for type cluster: a DNS name with a dot that leads to the control plane.
 	// Each of its nodes listens on the port. Default: api-int.CLUSTER.DOMAIN:22626.

@@ -148,13 +148,28 @@ func (s *Shared) MachineConfig(pool string) (*mcfgv1.MachineConfig, error) {
 	for _, name := range []string{registry.UsersFile, registry.PullAuthFile, certs.CACertFile, certs.CAKeyFile} {
 		add(nodeDir+"/"+name, 0o600, s.files[name])
 	}
+	return component("99-"+pool+"-dayone-registry", pool, config)
+}
+
+// CAConfig lets a pool's nodes trust the registries when no agent of dayone's is on them to say so. The file is
+// world-readable: rpm-ostree's fetcher runs without privileges.
+func (s *Shared) CAConfig(pool string) (*mcfgv1.MachineConfig, error) {
+	on, mode := true, 0o644
+	config := ign35.Config{Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()}}
+	config.Storage.Files = []ign35.File{{Node: ign35.Node{Path: "/etc/containers/certs.d/" + s.Registry + "/ca.crt",
+		Overwrite: &on}, FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline(s.CA)}}}
+	return component("99-"+pool+"-dayone-registry-ca", pool, config)
+}
+
+// component is a MachineConfig of a pool.
+func component(name, pool string, config ign35.Config) (*mcfgv1.MachineConfig, error) {
 	raw, err := machineconfig.Encode(config)
 	if err != nil {
 		return nil, fmt.Errorf("write MachineConfig: %w", err)
 	}
 	return &mcfgv1.MachineConfig{
 		TypeMeta: metav1.TypeMeta{APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineConfig"},
-		ObjectMeta: metav1.ObjectMeta{Name: "99-" + pool + "-dayone-registry",
+		ObjectMeta: metav1.ObjectMeta{Name: name,
 			Labels: map[string]string{manifests.LabelRole: pool}},
 		Spec: mcfgv1.MachineConfigSpec{Config: runtime.RawExtension{Raw: raw}}}, nil
 }

@@ -67,9 +67,14 @@ func (r replicas) members(ctx context.Context, cluster client.Client) ([]replica
 	return out, nil
 }
 
-// enough is how many of these registries must have each image before this host may go.
+// enough is how many of these registries must have each image before this host may go. Beside the Machine Config
+// Operator nothing in the cluster brings the registries a list yet, so this host brings the images to all of them.
 func (r replicas) enough(list []replica) int {
-	return min(copies, max(1, len(list), r.courier.o.Plan.pool(controlPlane).Nodes))
+	all := max(1, len(list), r.courier.o.Plan.pool(controlPlane).Nodes)
+	if r.courier.o.Plan.Controllers == MCO {
+		return all
+	}
+	return min(copies, all)
 }
 
 func (r replicas) to(m replica) courier {
@@ -142,8 +147,10 @@ func answers(ctx context.Context, address string) error {
 // agreed waits until the registry of every ready control-plane node has every image that the cluster refers to. It asks
 // them, and believes no report.
 func (r replicas) agreed(ctx context.Context, c client.Client) error {
-	if err := r.kept(ctx, c); err != nil {
-		return err
+	if r.courier.o.Plan.Controllers != MCO {
+		if err := r.kept(ctx, c); err != nil {
+			return err
+		}
 	}
 	v, err := readView(ctx, c)
 	if err != nil {

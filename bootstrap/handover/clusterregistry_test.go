@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -204,4 +205,40 @@ func TestOwnRegistryOfAnotherName(t *testing.T) {
 	require.ErrorIs(t, handover.Run(ctx, o), context.Canceled)
 	assert.Contains(t, said, "other.cluster.test:1000")
 	assert.Zero(t, m.revoked)
+}
+
+// TestOwnRegistriesBesideMCO: where nobody brings the registries a list, every master gets the images from here.
+func TestOwnRegistriesBesideMCO(t *testing.T) {
+	m := newMasters(t)
+	m.plan.Controllers = handover.MCO
+	c := newMemory(t, agreed(m.small).Pools[0])
+	m.nodes(c, 3)
+	m.start(0, nil)
+	m.start(1, nil)
+	o := m.options(c)
+	var said []string
+	o.Observe = func(e handover.Event) {
+		switch {
+		case e.Waiting == "":
+		case e.Stage == handover.StageImages:
+			said = append(said, e.Waiting)
+			m.start(2, nil)
+		case e.Stage == handover.StageAgree:
+			found := find(c, &mcfgv1.MachineOSConfig{}, "master")
+			found.Status.CurrentImagePullSpec = mcfgv1.ImageDigestFormat(m.pool.Image)
+			found.Status.Conditions = seededCondition()
+			require.NoError(t, c.Status().Update(t.Context(), found))
+			m.renders(c)
+		default:
+			m.plays(c)(e)
+		}
+	}
+	o.RetryMax = 20 * time.Millisecond
+	require.NoError(t, handover.Run(t.Context(), o))
+	require.Len(t, said, 1)
+	assert.Contains(t, said[0], "2 of the registries of 3 control-plane nodes answer, and 3 must have the images")
+	assert.Equal(t, 1, m.revoked)
+	for i := range 3 {
+		assert.True(t, m.holds(i), "node m%d", i)
+	}
 }

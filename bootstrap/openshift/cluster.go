@@ -3,7 +3,6 @@ package openshift
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/google/renameio/v2"
 
@@ -35,9 +34,9 @@ func applyObjects(ctx context.Context, f flow, y layering, second day1.Rendered)
 	if err != nil {
 		return appliedObjects{}, err
 	}
-	auth, err := os.ReadFile(y.registry.Identity.PullAuth)
+	auth, err := y.pullAuth()
 	if err != nil {
-		return appliedObjects{}, fmt.Errorf("read pull credential: %w", err)
+		return appliedObjects{}, err
 	}
 	out := appliedObjects{MachineConfigs: len(set.MachineConfigs), MachineOSConfigs: len(set.MachineOSConfigs),
 		Secrets: len(set.Secrets)}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
@@ -22,6 +23,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // layering is what turns MCO's rendering into a layered one: the pools that were built here, their images in the final
@@ -35,11 +37,13 @@ type layering struct {
 	registry *day1.Registry
 	// basePolicy is the policy of base images, nil without one.
 	basePolicy []byte
+	// own is what the registries of the cluster's masters share, nil where the final registry is another.
+	own *clusterregistry.Shared
 }
 
 func newLayering(in *preflight.Input, r *day1.Registry, built map[string]*build.Result) layering {
 	y := layering{pools: day1.BuiltHere(in), others: others(in), images: map[string]string{}, registry: r,
-		basePolicy: in.Signing.BasePolicy}
+		basePolicy: in.Signing.BasePolicy, own: in.Shared}
 	for _, p := range y.pools {
 		y.images[p.Name] = day1.FinalImage(p, built[p.Name])
 	}
@@ -148,15 +152,30 @@ func component(name, pool string, spec mcfgv1.MachineConfigSpec) *mcfgv1.Machine
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manifests.LabelRole: pool}}, Spec: spec}
 }
 
+// pullAuth are the accounts with which nodes pull: that of the embedded registry, and that of the masters' own.
+func (y layering) pullAuth() ([]byte, error) {
+	auth, err := os.ReadFile(y.registry.Identity.PullAuth)
+	if err != nil {
+		return nil, fmt.Errorf("read pull credential: %w", err)
+	}
+	if y.own == nil {
+		return auth, nil
+	}
+	if auth, err = credentials.Merge(auth, y.own.PullAuth); err != nil {
+		return nil, fmt.Errorf("let nodes pull from the cluster's own registries: %w", err)
+	}
+	return auth, nil
+}
+
 // inputs are what the second rendering depends on.
 func (y layering) inputs(mco controller) (map[string]any, error) {
 	objects, err := y.objects(false)
 	if err != nil {
 		return nil, err
 	}
-	auth, err := os.ReadFile(y.registry.Identity.PullAuth)
+	auth, err := y.pullAuth()
 	if err != nil {
-		return nil, fmt.Errorf("read pull credential: %w", err)
+		return nil, err
 	}
 	sum := sha256.Sum256(auth) // the journal keeps a hash of no secret
 	return map[string]any{"objects": objects, "auth": hex.EncodeToString(sum[:]), "mco": mco}, nil

@@ -125,9 +125,9 @@ func objects(s *manifests.Set) int {
 // originalPullSecret keeps MCO's pull secret as the installer made it, in the state directory.
 const originalPullSecret = "pull-secret.orig"
 
-// mergePullSecret adds the embedded registry's pull credential to the secret from which nodes get theirs. A
+// mergePullSecret adds pull credentials to the secret from which nodes get theirs. A
 // MachineConfig with that file would hide every later change of the cluster's pull secret.
-func mergePullSecret(o Options, pullAuth string) error {
+func mergePullSecret(o Options, auth []byte) error {
 	file := filepath.Join(o.at(mccDir), mccPullSecret)
 	set, raw, err := readSet(file)
 	if err != nil {
@@ -135,10 +135,6 @@ func mergePullSecret(o Options, pullAuth string) error {
 	}
 	if len(set.Secrets) != 1 || set.Secrets[0].Object.Type != corev1.SecretTypeDockerConfigJson {
 		return fmt.Errorf("read MCO's pull secret: %s is no Secret of type %s", file, corev1.SecretTypeDockerConfigJson)
-	}
-	auth, err := os.ReadFile(pullAuth)
-	if err != nil {
-		return fmt.Errorf("read pull credential: %w", err)
 	}
 	secret := set.Secrets[0].Object
 	merged, err := credentials.Merge(secret.Data[corev1.DockerConfigJsonKey], auth)

@@ -32,7 +32,11 @@ func renderSecond(ctx context.Context, f flow, y layering, mco controller) (day1
 	if err := setAside(f); err != nil {
 		return day1.Rendered{}, err
 	}
-	if err := mergePullSecret(f.Options, y.registry.Identity.PullAuth); err != nil {
+	auth, err := y.pullAuth()
+	if err != nil {
+		return day1.Rendered{}, err
+	}
+	if err := mergePullSecret(f.Options, auth); err != nil {
 		return day1.Rendered{}, err
 	}
 	out, err := renderWith(ctx, f, y, mco, false)

@@ -63,11 +63,16 @@ func (d *directory) shareRegistry() (err error) {
 	return nil
 }
 
-// registryFile brings dayone-registry to a node whose configs MCO renders.
+// registryFile brings dayone-registry to a node whose configs MCO renders, registryCAFile the CA to a pool's nodes.
 const registryFile = "openshift/" + ownPrefix + "registry.yaml"
 
-// registryConfig brings dayone-registry to the control plane. MCO has to read it from a file.
-func (d *directory) registryConfig() ([]Generated, error) {
+func registryCAFile(pool string) string {
+	return "openshift/" + ownPrefix + "registry-ca-" + pool + ".yaml"
+}
+
+// registryConfig brings dayone-registry to the control plane. MCO has to read it from a file, and its nodes, which have
+// no agent of dayone's, the CA, too.
+func (d *directory) registryConfig() (list []Generated, err error) {
 	if d.shared == nil {
 		return nil, nil
 	}
@@ -75,16 +80,32 @@ func (d *directory) registryConfig() ([]Generated, error) {
 	if err != nil {
 		return nil, err
 	}
-	item := manifests.NewItem(mc)
-	item.Origin = manifests.Origin{File: installconfig.FileName}
 	if d.sidecar.Config.Flow != installconfig.FlowOpenShift {
+		item := manifests.NewItem(mc)
+		item.Origin = manifests.Origin{File: installconfig.FileName}
 		d.set.MachineConfigs = append(d.set.MachineConfigs, item)
 		return nil, nil
 	}
-	item.Origin.File = registryFile
+	list = append(list, d.bring(registryFile, mc))
+	if d.sidecar.Cluster.InPlace() { // what its nodes pull by is in its image already
+		return list, nil
+	}
+	for _, p := range d.sidecar.Config.Pools {
+		if mc, err = d.shared.CAConfig(p.Name); err != nil {
+			return nil, err
+		}
+		list = append(list, d.bring(registryCAFile(p.Name), mc))
+	}
+	return list, nil
+}
+
+// bring adds a MachineConfig that MCO reads from a file, in the place of what the file had.
+func (d *directory) bring(file string, mc *mcfgv1.MachineConfig) Generated {
+	item := manifests.NewItem(mc)
+	item.Origin = manifests.Origin{File: file}
 	d.set.MachineConfigs = append(slices.DeleteFunc(d.set.MachineConfigs,
-		func(have manifests.Item[*mcfgv1.MachineConfig]) bool { return have.Origin.File == registryFile }), item)
-	return []Generated{{File: registryFile, Object: mc, Secret: true}}, nil
+		func(have manifests.Item[*mcfgv1.MachineConfig]) bool { return have.Origin.File == file }), item)
+	return Generated{File: file, Object: mc, Secret: true}
 }
 
 // addShared adds the Secrets of builds in the cluster, which every MachineOSConfig may name, the cluster's pull secret
@@ -143,6 +164,7 @@ func ownRegistries(d *directory, in *Input, rep *report.Report) {
 			", or registry.type: external in " + installconfig.FileName
 		rep.Errorf(at, "the images go to the cluster's own registries, and this one to %s", p.Repository)
 	}
+	mastersBringProgram(d, in, rep)
 	at := report.Finding{File: installconfig.FileName, Path: "controlPlane.replicas", Rule: "registry-cluster"}
 	switch n := in.Sidecar.Cluster.ControlPlane; n {
 	case 1:
@@ -152,4 +174,36 @@ func ownRegistries(d *directory, in *Input, rep *report.Report) {
 		at.Next = "have three"
 		rep.Warnf(at, "while one of two control-plane nodes is down, each image is in one registry only")
 	}
+}
+
+// registryProgram is named by a Containerfile that brings it.
+const registryProgram = "dayone-registry"
+
+// mastersBringProgram refuses masters on which the registry would not run: in the openshift flow nothing but their
+// image brings its program, also to masters that come later.
+func mastersBringProgram(d *directory, in *Input, rep *report.Report) {
+	if !in.openshift() || in.Sidecar.Cluster.InPlace() {
+		return
+	}
+	const external = "name a registry of yours: registry.repository"
+	i := slices.IndexFunc(in.Pools, func(p Pool) bool { return p.Name == ControlPlanePool })
+	if i < 0 || in.Pools[i].BuildAt != installconfig.BuildAtBootstrap {
+		rep.Errorf(report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".pools",
+			Rule: "registry-program", Next: "add pool master with buildAt: bootstrap, or " + external},
+			"the masters keep the images, and only an image that is built at the bootstrap brings dayone-registry to them")
+		return
+	}
+	item := in.Pools[i].MachineOSConfig
+	text, ok := containerfileFor(item, d.platform)
+	if strings.Contains(text, registryProgram) {
+		return
+	}
+	at := item.Origin.At("spec.containerFile", "")
+	if ok {
+		at = containerfilePlace(in.Sidecar.Config, item, text)
+	}
+	at.Rule = "registry-program"
+	at.Next = "add COPY --from=REGISTRY/dayone-registry@sha256:… /usr/bin/dayone-registry /usr/bin/dayone-registry " +
+		"(a comment that names dayone-registry, where the base image has it), or " + external
+	rep.Errorf(at, "the masters keep the images, and their image does not bring dayone-registry, which does it")
 }

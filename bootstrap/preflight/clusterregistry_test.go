@@ -225,3 +225,66 @@ func TestInPlace(t *testing.T) {
 	require.NotEmpty(t, report.Of(err), "%v", err)
 	assert.Equal(t, "unsupported-flow", report.Of(err)[0].Rule, "another installation's file")
 }
+
+// beside is the sample of a cluster that openshift-install makes, without anything that says where images go.
+func beside(t *testing.T, master string) string {
+	t.Helper()
+	dir := openshift(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "layering")))
+	replace(t, dir, "install-config.yaml", "  - name: master\n  - name: worker\n", master+
+		"  - name: worker\n    containerfile: FROM configs\n")
+	shared(t, dir)
+	return dir
+}
+
+// TestOwnRegistriesBesideMCO: MCO's nodes get from files what dayone's agent brings elsewhere.
+func TestOwnRegistriesBesideMCO(t *testing.T) {
+	dir := beside(t, `  - name: master
+    containerfile: |
+      FROM configs
+      COPY --from=registry.example.com/dayone-registry:1 /usr/bin/dayone-registry /usr/bin/dayone-registry
+`)
+	for range 2 {
+		in, err := Load(dir, platform)
+		require.NoError(t, err)
+		for _, p := range in.Pools {
+			assert.Equal(t, ownName+"/"+p.Name+"-os", p.Repository)
+			assert.Equal(t, "dayone-registry-push", p.MachineOSConfig.Object.Spec.RenderedImagePushSecret.Name)
+		}
+		files := map[string][]string{}
+		for _, mc := range in.Set.MachineConfigs {
+			config, err := machineconfig.Parse(mc.Object.Spec.Config.Raw)
+			require.NoError(t, err)
+			for _, f := range config.Storage.Files {
+				files[mc.Object.Name] = append(files[mc.Object.Name], f.Path)
+			}
+		}
+		ca := "/etc/containers/certs.d/" + ownName + "/ca.crt"
+		assert.Equal(t, []string{ca}, files["99-master-dayone-registry-ca"])
+		assert.Equal(t, []string{ca}, files["99-worker-dayone-registry-ca"])
+		assert.Contains(t, files["99-master-dayone-registry"], "/etc/dayone/registry/ca.key")
+		assert.NotContains(t, files, "99-worker-dayone-registry")
+		_, err = in.WriteGenerated(dir)
+		require.NoError(t, err)
+		assert.FileExists(t, filepath.Join(dir, "openshift/99_dayone-registry-ca-worker.yaml"))
+	}
+}
+
+// TestMastersBringTheProgram: masters on which no registry would run are refused before anything starts.
+func TestMastersBringTheProgram(t *testing.T) {
+	for _, c := range []struct{ name, master, path string }{
+		{"no line", "  - name: master\n    containerfile: FROM configs\n", ".pools[0].containerfile"},
+		{"built in the cluster", "  - name: master\n    buildAt: cluster\n" +
+			"    containerfile: 'FROM configs # dayone-registry'\n", ".pools"},
+		{"no image", "", ".pools"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Load(beside(t, c.master), platform)
+			found := report.Of(err)
+			require.Len(t, found, 1, "%v", err)
+			assert.Equal(t, "registry-program", found[0].Rule)
+			assert.Equal(t, installconfig.Field+c.path, found[0].Path)
+			assert.Contains(t, found[0].Next, "registry.repository")
+		})
+	}
+}

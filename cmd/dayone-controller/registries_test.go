@@ -63,9 +63,8 @@ func TestRegistriesBesideMCO(t *testing.T) {
 	go daemon.ServeRegistry(ctx, daemon.RegistryOptions{Node: "master-0", Cluster: api, Root: root})
 
 	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(root, peers.Path))
-		return err == nil
-	}, waitLimit, waitEvery, "the node knows the registries: %s", p.text(t))
+		return calls.Count(func(c kubetest.Call) bool { return c.Resource == "nodes" }) > 0
+	}, waitLimit, waitEvery, "it takes an old report away: %s", p.text(t))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, wanted.Dir), 0o700)) // dayone-registry has come
 	var list wanted.List
 	require.Eventually(t, func() bool {
