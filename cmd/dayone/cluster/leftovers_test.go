@@ -93,6 +93,7 @@ func made(t *testing.T, e *kubetest.Env) {
 	var patch strings.Builder
 	for i, key := range []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
 		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced,
+		manifests.AnnotationSoftReboot, manifests.AnnotationLastBoot,
 		manifests.AnnotationPinnedImageSets, manifests.AnnotationPinnedImageSetsDone,
 		manifests.AnnotationPinnedImageSetsError} {
 		patch.WriteString(map[bool]string{true: "", false: ","}[i == 0] + `"` + key + `":"x"`)

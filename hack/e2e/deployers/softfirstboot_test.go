@@ -108,8 +108,8 @@ func TestFirstBootRebootsHardWithTheReason(t *testing.T) {
 	}
 }
 
-// What keeps the new userspace from being healthy may be what the kernel and /run have kept: the hardware boots into the
-// same image, once, and only then the node goes back.
+// What keeps the new userspace from being healthy may be what the kernel and /run have kept: the hardware boots into
+// the same image, once, and only then the node goes back.
 func TestUnhealthyAfterASoftRebootBootsTheHardware(t *testing.T) {
 	need(t)
 	t.Parallel()

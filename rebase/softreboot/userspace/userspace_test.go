@@ -283,8 +283,9 @@ func TestMend(t *testing.T) {
 			h.write(nextBooted, "")
 			h.write("proc/1/mountinfo", mounts+"99 27 0:41 / /run/nextroot ro - overlay composefs ro\n")
 		}},
-		{name: "ostree names the one before", change: func(h *host) { h.write(nextBooted, "") }, calls: []string{start, restart},
-			err: "ostree-boot-complete.service left /run/ostree/nextroot-booted"},
+		{name: "ostree names the one before", change: func(h *host) { h.write(nextBooted, "") },
+			calls: []string{start, restart},
+			err:   "ostree-boot-complete.service left /run/ostree/nextroot-booted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
