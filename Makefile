@@ -43,6 +43,10 @@ build: setup-build ## Put the binaries into bin/.
 images: setup-build ## Push the container images of dayone's programs to REGISTRY=HOST:PORT/NAMESPACE (CA=, AUTH=).
 	go run ./hack/images/cmd/images --registry '$(REGISTRY)' --version '$(VERSION)' $(if $(CA),--ca '$(CA)') $(if $(AUTH),--auth '$(AUTH)')
 
+.PHONY: release
+release: setup-build ## Make out/release for VERSION=v0.1.0: programs, deb, rpm, images, manifests, checksums (REGISTRY= of the images, KEY= of dayone keygen).
+	go run ./hack/release --version '$(VERSION)' $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(KEY),--key '$(KEY)')
+
 .PHONY: test
 test: setup-test build kube-build ## Set up everything, verify, and run all tests against the real parts (as root).
 	@# Many tests wait for machines that boot and for timers of Kubernetes: verify uses the processors meanwhile.

@@ -195,6 +195,16 @@ func readFile(file string) ([]byte, error) {
 	return raw, err
 }
 
+// SignBlob signs bytes that are no image, as cosign sign-blob: ECDSA over their SHA-256, in base64.
+func (k *Key) SignBlob(raw []byte) (string, error) {
+	sum := sha256.Sum256(raw)
+	signature, err := ecdsa.SignASN1(rand.Reader, k.private, sum[:])
+	if err != nil {
+		return "", fmt.Errorf("sign: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(signature), nil
+}
+
 // LoadOrCreate reads the key of a directory, or makes one with a passphrase of chance. A kill at any point leaves a
 // key that the next call reads, or none.
 func LoadOrCreate(dir string) (*Key, error) {

@@ -30,6 +30,8 @@ type Options struct {
 	Package string
 	// Cgo links C libraries; without it the program is static.
 	Cgo bool
+	// Arch is another architecture than this machine's, in Go's spelling; only without Cgo.
+	Arch string
 	// Tags are further build tags, LDFlags further flags of the linker.
 	Tags, LDFlags []string
 }
@@ -48,6 +50,9 @@ func Build(ctx context.Context, dir string, o Options, to string) error {
 	if err != nil {
 		return err
 	}
+	if o.Arch != "" {
+		environment += "\x00GOARCH=" + o.Arch
+	}
 	key := sha256.Sum256([]byte(strings.Join(append(args, environment, o.Package), "\x00")))
 	linked := filepath.Join(home, "program", path.Base(o.Package)+"-"+hex.EncodeToString(key[:8]))
 	if err := os.MkdirAll(filepath.Dir(linked), 0o755); err != nil {
@@ -59,7 +64,7 @@ func Build(ctx context.Context, dir string, o Options, to string) error {
 	}
 	defer lock.Close()
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", linked, o.Package)...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), environment, "GOFLAGS=")
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), strings.Split(environment, "\x00")...), "GOFLAGS=")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("link %s: %w: %s", o.Package, err, text)
 	}

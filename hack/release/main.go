@@ -1,0 +1,301 @@
+// Command release makes the folder that people install dayone from: programs, packages, container images, manifests.
+//
+//	sources, version -> programs -> archives, packages, images, kustomize -> bills of materials -> checksums, signature
+//
+// Two runs on one commit give equal bytes, but for the signature.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"sigs.k8s.io/yaml"
+
+	"dayone.dev/dayone/build/sign"
+)
+
+// options of a release.
+type options struct {
+	// source is the checkout, out the folder to make.
+	source, out string
+	// version is vMAJOR.MINOR.PATCH.
+	version string
+	// registry is HOST[:PORT][/NAMESPACE] where the images are going to be; manifests name it.
+	registry string
+	// architectures in Go's spelling. The first is that of this machine, and has all programs.
+	architectures []string
+	// key is a directory that dayone keygen made; empty signs nothing.
+	key string
+	// made is the time of everything in the folder.
+	made time.Time
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	o := options{}
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	flags.StringVar(&o.source, "source", ".", "the checkout")
+	flags.StringVar(&o.out, "out", "out/release", "folder to make; what is there of an earlier release is removed")
+	flags.StringVar(&o.version, "version", "", "version, such as v0.1.0 (required)")
+	flags.StringVar(&o.registry, "registry", "registry.example.com/dayone",
+		"HOST[:PORT]/NAMESPACE that is going to have the images; the kustomize directory names it")
+	architectures := flags.String("arch", "amd64,arm64", "architectures; the first is this machine's")
+	flags.StringVar(&o.key, "key", "", "directory of dayone keygen: signs the checksums (default: unsigned)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	o.architectures = strings.Split(*architectures, ",")
+	if !validVersion.MatchString(o.version) {
+		return fmt.Errorf("version %q: write it like v0.1.0, as make release VERSION=v0.1.0", o.version)
+	}
+	var err error
+	for _, dir := range []*string{&o.source, &o.out} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return fmt.Errorf("find %s: %w", *dir, err)
+		}
+	}
+	if o.made, err = commitTime(ctx, o.source); err != nil {
+		return err
+	}
+	return o.make(ctx)
+}
+
+// validVersion is what packages and images can name.
+var validVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
+
+// commitTime is the time of the commit that is checked out: equal commits give equal bytes.
+func commitTime(ctx context.Context, source string) (time.Time, error) {
+	if text := os.Getenv("SOURCE_DATE_EPOCH"); text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("read SOURCE_DATE_EPOCH: %w", err)
+		}
+		return time.Unix(seconds, 0).UTC(), nil
+	}
+	out, err := exec.CommandContext(ctx, "git", "-C", source, "log", "-1", "--format=%ct").Output()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the commit (outside of git set SOURCE_DATE_EPOCH): %w", err)
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the commit: %w", err)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// make makes the folder.
+func (o options) make(ctx context.Context) error {
+	if err := emptied(o.out); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "dayone-release-")
+	if err != nil {
+		return fmt.Errorf("make work directory: %w", err)
+	}
+	defer os.RemoveAll(work)
+	for _, arch := range o.architectures {
+		if err := o.programs(ctx, filepath.Join(work, arch), arch); err != nil {
+			return err
+		}
+	}
+	native := filepath.Join(work, o.architectures[0])
+	if err := o.extras(ctx, native, filepath.Join(work, "extras")); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, string) error{o.archives, o.packages, o.billsOfMaterials, o.images} {
+		if err := step(ctx, work); err != nil {
+			return err
+		}
+	}
+	return errors.Join(o.krew(), o.checksums())
+}
+
+// emptied makes the folder, without what an earlier release put there. It removes nothing else.
+func emptied(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make release folder: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, sumsFile)); len(entries) > 0 && err != nil {
+		return fmt.Errorf("make release folder: %s is not empty and is no release: name another one with --out", dir)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("make release folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make release folder: %w", err)
+	}
+	// It is a release from here on, if not a whole one.
+	return os.WriteFile(filepath.Join(dir, sumsFile), nil, 0o644)
+}
+
+const (
+	sumsFile = "SHA256SUMS"
+	// krewFile is the manifest of kubectl's plugin manager.
+	krewFile = "dayone.krew.yaml"
+)
+
+// billsOfMaterials writes what modules each program has, as its own build information says.
+func (o options) billsOfMaterials(_ context.Context, work string) error {
+	for _, arch := range o.architectures {
+		programs, err := filepath.Glob(filepath.Join(work, arch, "*"))
+		if err != nil {
+			return fmt.Errorf("write bill of materials: %w", err)
+		}
+		for _, program := range programs {
+			name := filepath.Base(program)
+			raw, err := o.billOfMaterials(program)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(o.out, fmt.Sprintf("%s_%s_linux_%s.cdx.json", name, o.version, arch)), raw, 0o644)
+			}
+			if err != nil {
+				return fmt.Errorf("write bill of materials of %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (o options) billOfMaterials(program string) ([]byte, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	b := cdx.NewBOM()
+	b.SerialNumber = "" // chance would make equal releases differ
+	b.Metadata = &cdx.Metadata{Timestamp: o.made.Format("2006-01-02T15:04:05Z"), Component: &cdx.Component{
+		Type: cdx.ComponentTypeApplication, Name: filepath.Base(program), Version: o.version,
+		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}}}
+	components := []cdx.Component{{Type: cdx.ComponentTypeLibrary, Name: "std",
+		Version: strings.TrimPrefix(info.GoVersion, "go"), PackageURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion,
+			"go")}}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		components = append(components, cdx.Component{Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version,
+			PackageURL: "pkg:golang/" + m.Path + "@" + m.Version})
+	}
+	b.Components = &components
+	var out bytes.Buffer
+	if err := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true).Encode(b); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// krew writes the manifest with which kubectl krew installs the plugin from the archive.
+func (o options) krew() error {
+	name := o.archiveName(o.architectures[0])
+	sum, err := hashOf(filepath.Join(o.out, name))
+	if err != nil {
+		return err
+	}
+	type object = map[string]any
+	raw, err := yaml.Marshal(object{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin",
+		"metadata": object{"name": "dayone"},
+		"spec": object{
+			"version": o.version, "homepage": "https://dayone.dev",
+			"shortDescription": "Explain and plan the OS images of nodes",
+			"description": "Shows how far the nodes' OS images are, why a node waits, and what a change of MachineConfigs\n" +
+				"would do to nodes before it is made.\n",
+			"platforms": []object{{
+				"selector": object{"matchLabels": object{"os": "linux", "arch": o.architectures[0]}},
+				"uri":      "https://dayone.dev/releases/" + o.version + "/" + name,
+				"sha256":   sum, "bin": "dayone",
+				"files": []object{{"from": "dayone", "to": "."}, {"from": "LICENSE", "to": "."}},
+			}},
+		}})
+	if err != nil {
+		return fmt.Errorf("write krew manifest: %w", err)
+	}
+	return os.WriteFile(filepath.Join(o.out, krewFile), raw, 0o644)
+}
+
+func hashOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", fmt.Errorf("hash: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("hash %s: %w", file, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// checksums writes what sha256sum -c reads, over every file of the folder, and with a key its signature, as cosign
+// verify-blob and openssl read it.
+func (o options) checksums() error {
+	var sums bytes.Buffer
+	err := filepath.WalkDir(o.out, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		at, err := filepath.Rel(o.out, name)
+		if err != nil || at == sumsFile {
+			return err
+		}
+		sum, err := hashOf(name)
+		fmt.Fprintf(&sums, "%s  %s\n", sum, at)
+		return err
+	})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.out, sumsFile), sums.Bytes(), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write checksums: %w", err)
+	}
+	if o.key == "" {
+		return nil
+	}
+	key, err := sign.Load(filepath.Join(o.key, sign.KeyFile), filepath.Join(o.key, sign.PassphraseFile))
+	if err != nil {
+		return err
+	}
+	signature, err := key.SignBlob(sums.Bytes())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.out, sumsFile+".sig"), []byte(signature), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.out, sign.PublicFile), key.Public, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("sign checksums: %w", err)
+	}
+	return nil
+}

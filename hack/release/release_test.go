@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/base64"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/build/sign"
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/hack/images"
+	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/registry/transfer"
+)
+
+const version = "v0.1.0"
+
+func TestMain(m *testing.M) {
+	testnode.Init()
+	os.Exit(m.Run())
+}
+
+func TestVersions(t *testing.T) {
+	for _, c := range []struct {
+		version string
+		is      bool
+	}{
+		{"v0.1.0", true}, {"v1.22.333", true}, {"v0.1.0-rc.1", true},
+		{"0.1.0", false}, {"v0.1", false}, {"", false}, {"v0.1.0 ", false}, {"v0.1.0/../x", false},
+		{"v0.1.0-2-gabc-dirty", false},
+	} {
+		t.Run(c.version, func(t *testing.T) { assert.Equal(t, c.is, validVersion.MatchString(c.version)) })
+	}
+}
+
+func TestOtherFoldersStay(t *testing.T) {
+	mine := filepath.Join(t.TempDir(), "mine")
+	require.NoError(t, os.MkdirAll(mine, 0o755))
+	require.NoError(t, emptied(mine), "empty")
+	require.NoError(t, os.WriteFile(filepath.Join(mine, "x"), nil, 0o600))
+	require.NoError(t, emptied(mine), "an earlier release")
+	assert.NoFileExists(t, filepath.Join(mine, "x"))
+	require.NoError(t, os.Remove(filepath.Join(mine, sumsFile)))
+	require.NoError(t, os.WriteFile(filepath.Join(mine, "x"), nil, 0o600))
+	require.ErrorContains(t, emptied(mine), "is no release")
+	assert.FileExists(t, filepath.Join(mine, "x"))
+}
+
+// sums are the files of a release with their SHA-256.
+func sums(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		at, err := filepath.Rel(dir, name)
+		require.NoError(t, err)
+		out[at], err = hashOf(name)
+		return err
+	}))
+	return out
+}
+
+// TestRelease makes the release twice, from two checkouts with two environments, and installs the first one.
+func TestRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds all programs twice: left out with -short")
+	}
+	if err := testnode.Missing(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	key := filepath.Join(t.TempDir(), "keys")
+	_, err := sign.LoadOrCreate(key)
+	require.NoError(t, err)
+	out := filepath.Join(t.TempDir(), "release")
+	t.Setenv("SOURCE_DATE_EPOCH", "1767323045")
+	args := []string{"--version", version, "--arch", runtime.GOARCH}
+	require.NoError(t, run(t.Context(), append(args, "--source", "../..", "--out", out, "--key", key)))
+
+	t.Run("the folder", func(t *testing.T) { folder(t, out) })
+	t.Run("programs are static", func(t *testing.T) { static(t, out) })
+	t.Run("images", func(t *testing.T) { imagesAndManifests(t, out) })
+	t.Run("installed", func(t *testing.T) { installed(t, out) })
+	t.Run("again", func(t *testing.T) {
+		source := filepath.Join(t.TempDir(), "another/checkout")
+		require.NoError(t, os.MkdirAll(source, 0o700))
+		copied, err := exec.Command("sh", "-c",
+			`cd ../.. && git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$0"`, source).
+			CombinedOutput()
+		require.NoError(t, err, string(copied))
+		t.Setenv(cache.Env, t.TempDir())
+		for _, kept := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB"} { // only links are made again
+			raw, err := exec.Command("go", "env", kept).Output()
+			require.NoError(t, err)
+			t.Setenv(kept, strings.TrimSpace(string(raw)))
+		}
+		t.Setenv("HOME", t.TempDir())
+		t.Setenv("TZ", "Asia/Tokyo")
+		again := filepath.Join(t.TempDir(), "again")
+		require.NoError(t, run(t.Context(), append(args, "--source", source, "--out", again)))
+		first := sums(t, out)
+		for _, ofKey := range []string{sumsFile + ".sig", sign.PublicFile} {
+			delete(first, ofKey)
+		}
+		assert.Equal(t, first, sums(t, again))
+	})
+}
+
+func folder(t *testing.T, out string) {
+	check := exec.CommandContext(t.Context(), "sha256sum", "--strict", "-c", sumsFile)
+	check.Dir = out
+	said, err := check.CombinedOutput()
+	require.NoError(t, err, string(said))
+	listed := strings.Count(string(said), ": OK")
+	assert.Len(t, sums(t, out), listed+3, "all but the sums, their signature and the key")
+
+	raw, err := os.ReadFile(filepath.Join(out, sumsFile))
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(out, sumsFile+".sig"))
+	require.NoError(t, err)
+	signature, err := base64.StdEncoding.DecodeString(string(text))
+	require.NoError(t, err)
+	pem, err := os.ReadFile(filepath.Join(out, sign.PublicFile))
+	require.NoError(t, err)
+	public, err := cryptoutils.UnmarshalPEMToPublicKey(pem)
+	require.NoError(t, err)
+	sum := sha256.Sum256(raw)
+	assert.True(t, ecdsa.VerifyASN1(public.(*ecdsa.PublicKey), sum[:], signature))
+
+	krew, err := os.ReadFile(filepath.Join(out, krewFile))
+	require.NoError(t, err)
+	archive := "dayone_" + version + "_linux_" + runtime.GOARCH + ".tar.gz"
+	hash, err := hashOf(filepath.Join(out, archive))
+	require.NoError(t, err)
+	assert.Contains(t, string(krew), hash)
+	assert.Contains(t, string(krew), archive)
+
+	for program, buildah := range map[string]bool{"dayone": true, "dayone-daemon": false} {
+		raw, err := os.ReadFile(filepath.Join(out, program+"_"+version+"_linux_"+runtime.GOARCH+".cdx.json"))
+		require.NoError(t, err)
+		assert.Equal(t, buildah, strings.Contains(string(raw), "pkg:golang/github.com/containers/buildah@v"), program)
+	}
+}
+
+func static(t *testing.T, out string) {
+	dir := t.TempDir()
+	said, err := exec.Command("tar", "-xf", filepath.Join(out, "dayone_"+version+"_linux_"+runtime.GOARCH+".tar.gz"),
+		"-C", dir).CombinedOutput()
+	require.NoError(t, err, string(said))
+	for _, p := range images.Programs() {
+		program := p.Name
+		f, err := elf.Open(filepath.Join(dir, program))
+		require.NoError(t, err)
+		for _, p := range f.Progs {
+			assert.NotEqual(t, elf.PT_INTERP, p.Type, "%s needs libraries", program)
+		}
+		require.NoError(t, f.Close())
+	}
+}
+
+func imagesAndManifests(t *testing.T, out string) {
+	at, err := layout.ImageIndexFromPath(filepath.Join(out, imagesDir))
+	require.NoError(t, err)
+	index, err := at.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, index.Manifests, 5)
+	var manifests strings.Builder
+	files, err := filepath.Glob(filepath.Join(out, kustomizeDir, "*.yaml"))
+	require.NoError(t, err)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		manifests.Write(raw)
+	}
+	named := 0
+	for _, m := range index.Manifests {
+		program := m.Annotations[refName]
+		if strings.Contains(manifests.String(), "registry.example.com/dayone/"+program+"@"+m.Digest.String()) {
+			named++
+		}
+		child, err := at.ImageIndex(m.Digest)
+		require.NoError(t, err)
+		platforms, err := child.IndexManifest()
+		require.NoError(t, err)
+		require.Len(t, platforms.Manifests, 1)
+		assert.Equal(t, runtime.GOARCH, platforms.Manifests[0].Platform.Architecture)
+	}
+	assert.Equal(t, 3, named, "controller, builder and agent, by digest")
+	from := transfer.Endpoint{Reference: "oci:" + filepath.Join(out, imagesDir) + ":dayone-daemon"}
+	to := transfer.Endpoint{Reference: "oci:" + t.TempDir() + ":v1"}
+	copied, err := transfer.Copy(t.Context(), from, to, transfer.Options{})
+	require.NoError(t, err)
+	assert.Contains(t, manifests.String(), "dayone-daemon@"+copied.Digest.String(), "as the page says to copy it")
+}
+
+// installed lets dpkg install the package on a host that systemd runs, and starts its units.
+func installed(t *testing.T, out string) {
+	lab, err := testnode.New(context.Background(), testnode.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, lab.Close(context.Background())) })
+	base, err := baseimage.Ensure(context.Background(), baseimage.Debian, "")
+	require.NoError(t, err)
+	n, err := lab.NewNode(context.Background(), "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: base}})
+	require.NoError(t, err)
+	require.NoError(t, n.Start(t.Context()))
+	require.NoError(t, n.WaitReady(t.Context()))
+	do := func(script string) string {
+		t.Helper()
+		said, err := n.Output(t.Context(), "sh", "-ec", script)
+		require.NoError(t, err, said)
+		return said
+	}
+	deb, err := os.Open(filepath.Join(out, "dayone_0.1.0_"+runtime.GOARCH+".deb"))
+	require.NoError(t, err)
+	defer deb.Close()
+	code, err := n.Run(t.Context(), testnode.Command{Argv: []string{"sh", "-c", "cat >/run/dayone.deb"}, Stdin: deb})
+	require.NoError(t, err)
+	require.Zero(t, code)
+	// The host is an ostree deployment: a writable /usr and dpkg's own directory make it an ordinary Debian.
+	do(`mkdir -p /run/usr/upper /run/usr/work /var/lib/dpkg/info /var/lib/dpkg/updates
+mount -t overlay overlay -o lowerdir=/usr,upperdir=/run/usr/upper,workdir=/run/usr/work /usr
+touch /var/lib/dpkg/status
+dpkg -i --path-include='/usr/share/man/*' --path-include='/usr/share/doc/*' /run/dayone.deb`)
+	assert.Contains(t, do("dayone version -o json"), `"version": "`+version+`"`)
+	assert.Contains(t, do("kubectl-dayone --help"), "kubectl dayone")
+	assert.Contains(t, do(`kubectl_complete-dayone manif`), "manifests")
+	do(`gzip -dc /usr/share/man/man1/dayone-registry-serve.1.gz | grep -q '^.TH "DAYONE-REGISTRY-SERVE"'`)
+	do("bash -n /usr/share/bash-completion/completions/dayone; test -s /usr/share/doc/dayone/copyright")
+	do("id dayone-registry")
+
+	do("systemctl start dayone-registry-server")
+	assert.Equal(t, "active", do("systemctl is-active dayone-registry-server"))
+	do(`timeout 300 sh -c 'until runuser -u dayone-registry -- dayone registry status --root /var/lib/dayone-registry
+do sleep 1; done'`)
+	assert.Equal(t, "dayone-registry", do(`stat -c %U /proc/$(systemctl show -P MainPID dayone-registry-server)`))
+	do("systemctl reload dayone-registry-server && systemctl restart dayone-registry-server")
+
+	// Without an install directory it says so once, and systemd does not try again.
+	do("systemctl start dayone-bootstrap || true")
+	assert.Equal(t, "3", do("systemctl show -P ExecMainStatus dayone-bootstrap"))
+	assert.Equal(t, "0", do("systemctl show -P NRestarts dayone-bootstrap"))
+	assert.Contains(t, do("journalctl -u dayone-bootstrap"), "/etc/dayone/cluster")
+
+	do("dpkg -r dayone")
+	assert.Equal(t, "inactive", do("systemctl is-active dayone-registry-server || true"))
+	assert.Empty(t, do("ls /usr/bin | grep dayone || true"), "nothing of it stays")
+	do("test -d /var/lib/dayone-registry") // but the images
+}
