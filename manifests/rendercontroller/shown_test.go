@@ -68,8 +68,8 @@ func TestRenderingIsShownUnderMCOsNames(t *testing.T) {
 	require.Eventually(t, func() bool { return shown("shown") == -1 }, waitLimit, waitEvery)
 }
 
-// An empty selector of MachineConfigs selects nothing and is told of, once; one that names roles is not, and none at all
-// is not either.
+// An empty selector of MachineConfigs selects nothing and is told of, once. One that names roles is not told of, nor is
+// a missing one.
 func TestSelectorOfAllMachineConfigs(t *testing.T) {
 	w := newWorld(t, 3)
 	w.create(machineConfig("50-a", "named", "a=1"))
