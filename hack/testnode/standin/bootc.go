@@ -57,8 +57,9 @@ func inContainer() bool {
 func newSwitch(h host) *cobra.Command {
 	var apply, signed, retain bool
 	var transport string
+	var soft softReboot
 	c := &cobra.Command{Use: "switch TARGET", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		if err := notPlayed(c, "soft-reboot", "mutate-in-place", "experimental-unified-storage"); err != nil {
+		if err := notPlayed(c, "mutate-in-place", "experimental-unified-storage"); err != nil {
 			return err
 		}
 		if transport != "registry" {
@@ -68,7 +69,7 @@ func newSwitch(h host) *cobra.Command {
 		if signed {
 			ref.canonical = "ostree-image-signed:docker://" + args[0]
 		}
-		err := onBootedHost(c.Context(), func(all []deployment) error { return switchTo(c.Context(), h, all, ref) })
+		err := onBootedHost(c.Context(), func(all []deployment) error { return switchTo(c.Context(), h, all, ref, soft) })
 		if err != nil {
 			return words("Switching: %w", err)
 		}
@@ -83,7 +84,7 @@ func newSwitch(h host) *cobra.Command {
 	f.StringVar(&transport, "transport", "registry", "")
 	f.BoolVar(&signed, "enforce-container-sigpolicy", false, "")
 	f.BoolVar(&retain, "retain", false, "no effect here")
-	f.String("soft-reboot", "", "not played")
+	soft.addFlag(c)
 	f.Bool("mutate-in-place", false, "not played")
 	f.Bool("no-signature-verification", false, "no effect")
 	f.Bool("experimental-unified-storage", false, "not played")
@@ -105,12 +106,16 @@ func applyStaged(ctx context.Context) error {
 }
 
 // switchTo stages the image, unless the host's specification, the first deployment's image, names it already.
-func switchTo(ctx context.Context, h host, all []deployment, ref reference) error {
+// Unchanged, it prepares no soft reboot either.
+func switchTo(ctx context.Context, h host, all []deployment, ref reference, soft softReboot) error {
 	if specification(all) == ref.canonical {
 		h.say("Image specification is unchanged.")
 		return nil
 	}
-	return stageImage(ctx, h, all, ref)
+	if err := stageImage(ctx, h, all, ref); err != nil {
+		return err
+	}
+	return soft.prepareStaged(ctx, h)
 }
 
 // specification is the image of what the next boot takes, bar a queued rollback.
@@ -168,12 +173,14 @@ func bootcKernelArguments(ctx context.Context, b *deployment, commit string) ([]
 
 func newUpgrade(h host) *cobra.Command {
 	var check, apply bool
+	var soft softReboot
 	c := &cobra.Command{Use: "upgrade", Aliases: []string{"update"}, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := notPlayed(c, "download-only", "from-downloaded", "tag", "soft-reboot"); err != nil {
+			if err := notPlayed(c, "download-only", "from-downloaded", "tag"); err != nil {
 				return err
 			}
-			err := onBootedHost(c.Context(), func(all []deployment) error { return upgrade(c.Context(), h, all, check) })
+			err := onBootedHost(c.Context(),
+				func(all []deployment) error { return upgrade(c.Context(), h, all, check, soft) })
 			if err != nil {
 				return words("Upgrading: %w", err)
 			}
@@ -189,13 +196,14 @@ func newUpgrade(h host) *cobra.Command {
 	f.Bool("download-only", false, "not played")
 	f.Bool("from-downloaded", false, "not played")
 	f.String("tag", "", "not played")
-	f.String("soft-reboot", "", "not played")
+	soft.addFlag(c)
 	f.Int("progress-fd", 0, "no effect here")
 	c.MarkFlagsMutuallyExclusive("check", "apply")
+	c.MarkFlagsMutuallyExclusive("check", "soft-reboot")
 	return c
 }
 
-func upgrade(ctx context.Context, h host, all []deployment, check bool) error {
+func upgrade(ctx context.Context, h host, all []deployment, check bool, soft softReboot) error {
 	for _, d := range all {
 		if d.layered && (d.booted || d.staged) {
 			return words("Deployment contains local rpm-ostree modifications; cannot upgrade via bootc. " +
@@ -210,21 +218,32 @@ func upgrade(ctx context.Context, h host, all []deployment, check bool) error {
 	if err != nil {
 		return words("Preparing import: Fetching manifest: %w", err)
 	}
+	staged := all[0].staged && all[0].digest == now
 	switch {
-	case now == booted(all).digest || all[0].digest == now:
+	case check && (staged || now == booted(all).digest):
 		h.say("No changes in: %s", ref.canonical)
 		return nil
 	case check:
 		h.say("Update available for: %s\n  Digest: %s", ref.image, now)
 		return nil
+	case staged:
+		h.say("Staged update present, not changed")
+		return soft.prepareStaged(ctx, h)
+	case now == booted(all).digest:
+		h.say("No update available.")
+		return nil
 	}
-	return stageImage(ctx, h, all, ref)
+	if err := stageImage(ctx, h, all, ref); err != nil {
+		return err
+	}
+	return soft.prepareStaged(ctx, h)
 }
 
 func newBootcRollback(h host) *cobra.Command {
 	var apply bool
+	var soft softReboot
 	c := &cobra.Command{Use: "rollback", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		err := onBootedHost(c.Context(), func(all []deployment) error { return bootcRollback(c.Context(), h, all) })
+		err := onBootedHost(c.Context(), func(all []deployment) error { return bootcRollback(c.Context(), h, all, soft) })
 		if err != nil {
 			return words("Rolling back: %w", err)
 		}
@@ -234,11 +253,12 @@ func newBootcRollback(h host) *cobra.Command {
 		return nil
 	}}
 	c.Flags().BoolVar(&apply, "apply", false, "reboot into it")
+	soft.addFlag(c)
 	return c
 }
 
 // bootcRollback swaps the boot order, so that a second call undoes the first. What is staged is discarded.
-func bootcRollback(ctx context.Context, h host, all []deployment) error {
+func bootcRollback(ctx context.Context, h host, all []deployment, soft softReboot) error {
 	back, queued := rollbackOf(all)
 	if back == nil {
 		return words("No rollback available")
@@ -249,12 +269,21 @@ func bootcRollback(ctx context.Context, h host, all []deployment) error {
 	if err := undeploy(ctx, func(_ []deployment, d deployment) bool { return d.staged }); err != nil {
 		return err
 	}
+	next := *back
 	if queued {
 		h.say("notice: Reverting queued rollback state\nNext boot: current deployment")
-		return makeDefault(*booted(all))
+		next = *booted(all)
+	} else {
+		h.say("Next boot: rollback deployment")
 	}
-	h.say("Next boot: rollback deployment")
-	return makeDefault(*back)
+	if err := makeDefault(next); err != nil {
+		return err
+	}
+	all, err := deployments(ctx)
+	if err != nil {
+		return err
+	}
+	return soft.prepare(ctx, h, all, &all[0], "rollback")
 }
 
 // rollbackOf is the one deployment beside the booted and the staged one; queued says that the next boot takes it.

@@ -140,6 +140,9 @@ func readBootcStatus(ctx context.Context) (bootcHost, error) {
 	if back != nil {
 		s.Status.Rollback = back.entry()
 	}
+	if err := s.Status.capabilities(all, b, back); err != nil {
+		return s, err
+	}
 	if s.Status.RollbackQueued = queued; queued {
 		s.Spec.BootOrder = "rollback"
 	}
@@ -151,6 +154,23 @@ func readBootcStatus(ctx context.Context) (bootcHost, error) {
 		s.Status.Type = &kind
 	}
 	return s, nil
+}
+
+// capabilities fills in which of the entries a soft reboot could go to.
+func (s *bootcStatus) capabilities(all []deployment, b, back *deployment) error {
+	for _, of := range []struct {
+		entry *bootcEntry
+		d     *deployment
+	}{{s.Booted, b}, {s.Staged, &all[0]}, {s.Rollback, back}} {
+		if of.entry == nil {
+			continue
+		}
+		var err error
+		if of.entry.SoftRebootCapable, err = canSoftReboot(b, *of.d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // entry is null in image where the origin names none, or where layered packages make it another tree than the image's.

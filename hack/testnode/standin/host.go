@@ -70,7 +70,7 @@ func ostree(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// deploymentLine is how ostree 2022.7 to 2025.2 write a deployment.
+// deploymentLine is how ostree 2022.7 to 2026.4 write a deployment.
 //
 //nolint:gochecknoglobals // compiled once
 var deploymentLine = regexp.MustCompile(`^(\*| ) (\S+) ([0-9a-f]{64})\.([0-9]+)(.*)$`)
@@ -95,7 +95,7 @@ func deployments(ctx context.Context) ([]deployment, error) {
 			return nil, fmt.Errorf("read deployment serial: %w", err)
 		}
 		all = append(all, deployment{index: len(all), booted: m[1] == "*", stateroot: m[2], checksum: m[3], serial: serial,
-			staged: strings.Contains(m[5], "staged")})
+			staged: strings.Contains(m[5], "(staged)") || strings.Contains(m[5], "(finalization locked)")})
 	}
 	arguments, err := entriesByDeployment()
 	if err != nil {
