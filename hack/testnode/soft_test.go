@@ -11,7 +11,7 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-// stageNamed stages an image with /etc/$1 and the further files of $2, and takes the rest as arguments of its deployment.
+// stageNamed stages an image with /etc/$1 and the further files of $2; the rest are arguments of its deployment.
 const stageNamed = `set -e
 name=$1 more=$2
 shift 2

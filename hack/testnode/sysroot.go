@@ -56,7 +56,8 @@ func NewSysroot(ctx context.Context, dir string, o SysrootOptions) error {
 	}
 	if o.BootSize != 0 {
 		if own, err := exists(filepath.Join(template, ownTree)); err != nil || own {
-			return errors.Join(err, errors.New("make sysroot: a /boot of its own is not played for an image whose root is composefs"))
+			return errors.Join(err,
+				errors.New("make sysroot: a /boot of its own is not played for an image whose root is composefs"))
 		}
 	}
 	if err := o.disks(dir); err != nil {
