@@ -23,8 +23,8 @@ const baseRepository = "registry.example.com/ocp/base-os"
 
 // signedBy is a policy.json that takes anything but images of a scope without a signature by the key.
 func signedBy(key sign.PublicKey, scope string) string {
-	return fmt.Sprintf(`{"default":[{"type":"insecureAcceptAnything"}],"transports":{"docker":{%q:[{"type":"sigstoreSigned",
-		"keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`, scope, base64.StdEncoding.EncodeToString(key))
+	return fmt.Sprintf(`{"default":[{"type":"insecureAcceptAnything"}],"transports":{"docker":{%q:[{
+		"type":"sigstoreSigned","keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`, scope, base64.StdEncoding.EncodeToString(key))
 }
 
 // TestBasePolicy: nothing is built from a base that a policy does not allow, and provenance says when none was asked.

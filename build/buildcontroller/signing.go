@@ -79,7 +79,8 @@ func (x scope) origin(ctx context.Context, o observation, b *mcfgv1.MachineOSBui
 	if b.Status.BuildStart != nil {
 		began = *b.Status.BuildStart
 	}
-	p, err := build.Provenance(request, build.Made{Place: build.DefaultPlace + "/cluster", Began: began.Time, Finished: x.now})
+	p, err := build.Provenance(request, build.Made{Place: build.DefaultPlace + "/cluster",
+		Began: began.Time, Finished: x.now})
 	if err != nil {
 		return nil, fmt.Errorf("make provenance of MachineOSBuild %s: %w", b.Name, err)
 	}

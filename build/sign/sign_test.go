@@ -32,6 +32,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/hack/faultproxy"
@@ -197,6 +198,33 @@ func (c counted) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.n.Add(int64(n))
 	return n, err
+}
+
+// BenchmarkVouch is what signing adds to a Day 1: provenance, a signature with its second look, and a node's check.
+func BenchmarkVouch(b *testing.B) {
+	reg := registrytest.Start(b)
+	k := keys(b)[0]
+	var used time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		_, at := push(b, reg, "os/worker")
+		began := processorTime(b)
+		b.StartTimer()
+		require.NoError(b, k.Attest(b.Context(), at, sign.Provenance{}))
+		_, err := k.Sign(b.Context(), at)
+		require.NoError(b, err)
+		require.NoError(b, sign.Verify(b.Context(), at, k.Public))
+		used += processorTime(b) - began
+	}
+	b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
+}
+
+// processorTime is what this process has used: on a busy machine it says more than a clock.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func TestSignAnIndex(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 func client(t *testing.T, reg *registrytest.Registry) *appendengine.Client {
@@ -85,6 +86,10 @@ func TestLeastPrivilege(t *testing.T) {
 		assert.NotContains(t, log, secret, name)
 		assert.NotContains(t, string(kept.Text), secret, name)
 	}
+	boms, err := transfer.Documents(t.Context(), transfer.Endpoint{Reference: in.Request.Target + "@" + result.Digest,
+		CAFile: reg.CAFile, AuthFile: reg.PullAuthFile}, build.SPDXType)
+	require.NoError(t, err)
+	assert.Len(t, boms, 1, "the pod attaches the bill of materials")
 	o := p.observed(code)
 	assert.Equal(t, machineosbuild.Succeeded, o.State)
 	assert.Equal(t, result.Digest, o.Digest)
