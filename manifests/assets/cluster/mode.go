@@ -86,7 +86,7 @@ func (o Options) folders() []string {
 	return list
 }
 
-// couriers says that pods on the control plane bring its registries what these work by, because the nodes have no agent.
+// couriers says that pods on the control plane bring its registries what these work by: the nodes have no agent.
 func (o Options) couriers() bool { return o.Registry != "" && o.Mode == Building }
 
 // RunsDaemon says that an installation runs dayone-daemon: as the agent, or for the registries only.
