@@ -55,6 +55,7 @@ func TestBuildInTheCluster(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	w.install()
+	key := w.signingKey()
 	w.pool("worker")
 	w.machineOSConfig("worker", layered)
 
@@ -76,6 +77,7 @@ func TestBuildInTheCluster(t *testing.T) {
 	assert.Equal(t, "built-in-a-pod\n", files["etc/from-run"], "RUN has run")
 	assert.Equal(t, "config\n", files["etc/from-config"], "the rendered config is in the image")
 	assert.True(t, w.builtOn(image, w.base), "the base's layers are those of the base")
+	w.vouched(key, image)
 	w.leastPrivileges()
 
 	w.log.Info("ending the builder")
