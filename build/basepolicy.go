@@ -26,9 +26,9 @@ type demand struct {
 	reqs          signature.PolicyRequirements
 }
 
-// demandsOn gives what policies ask of a request's base: Options.BasePolicy, and the policy.json of the rendered config,
-// where a ClusterImagePolicy brings it. Of the latter only keys that are written out count: the others are on nodes, and
-// nodes do not pull the base by their default.
+// demandsOn gives what policies ask of a request's base: Options.BasePolicy, and the policy.json of the rendered
+// config, where a ClusterImagePolicy brings it. Of the latter only keys that are written out count: the others are on
+// nodes, and nodes do not pull the base by their default.
 func demandsOn(r Request) (out []demand, err error) {
 	named, err := reference.ParseNormalizedNamed(baseName(r))
 	if err != nil {

@@ -179,15 +179,17 @@ func TestDisagreementsOfAPoolThatTheClusterBuilds(t *testing.T) {
 	worker.Name, worker.Spec.MachineConfigPool.Name = "worker", "worker"
 	worker.Annotations = map[string]string{manifests.AnnotationNoRetry: "true", manifests.AnnotationRebuild: "",
 		"example.com/owner": "os team"}
-	s.plan.Set.MachineOSConfigs = append(s.plan.Set.MachineOSConfigs, manifests.Item[*mcfgv1.MachineOSConfig]{Object: worker})
+	s.plan.Set.MachineOSConfigs = append(s.plan.Set.MachineOSConfigs,
+		manifests.Item[*mcfgv1.MachineOSConfig]{Object: worker})
 	for _, c := range []struct {
 		name  string
 		spoil func(v *handover.View, have *mcfgv1.MachineOSConfig)
 		says  []string
 	}{
 		{"none", func(*handover.View, *mcfgv1.MachineOSConfig) {}, nil},
-		{"no MachineOSConfig", func(v *handover.View, _ *mcfgv1.MachineOSConfig) { v.MachineOSConfigs = v.MachineOSConfigs[:1] },
-			[]string{"MachineOSConfig of pool worker: it is not in the cluster: something deletes it"}},
+		{"no MachineOSConfig", func(v *handover.View, _ *mcfgv1.MachineOSConfig) {
+			v.MachineOSConfigs = v.MachineOSConfigs[:1]
+		}, []string{"MachineOSConfig of pool worker: it is not in the cluster: something deletes it"}},
 		{"no pool", func(v *handover.View, _ *mcfgv1.MachineOSConfig) { v.Pools = v.Pools[:1] },
 			[]string{"pool worker: it is not in the cluster, which is to build its image: create the MachineConfigPool"}},
 		{"a request to rebuild that was served", func(_ *handover.View, have *mcfgv1.MachineOSConfig) {

@@ -104,8 +104,8 @@ func (r firstRendering) readable(o Options) error {
 	return errors.Join(errs...)
 }
 
-// direct checks that nodes will not ask the registry at HOST:PORT through their proxy. dayone prepare checks a host that
-// bootstrapRegistry.host names; the address of a host that it does not name is known only here.
+// direct checks that nodes will not ask the registry at HOST:PORT through their proxy. dayone prepare checks the host
+// that bootstrapRegistry.host names; the address of one that it does not name is known only here.
 func (r firstRendering) direct(registry string) error {
 	host, _, err := net.SplitHostPort(registry)
 	if err != nil || r.proxy == nil {

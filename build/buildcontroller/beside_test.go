@@ -341,7 +341,8 @@ func besideRetries(t *testing.T, w *besideWorld) {
 	})
 	b := w.current("worker")
 	assert.False(t, terminal(&b), "MCO makes no other build for the same inputs")
-	w.until("the retries are counted", w.measures(map[string]float64{"ocl_build_retries_total{worker}": 2}))
+	w.until("the retries are counted", w.measures(map[string]float64{"ocl_build_retries_total{worker}": 2,
+		"mco_mosc_count{}": 1}))
 	w.runner.outcome = nil
 	w.untilRolledOut("worker")
 	assert.Equal(t, b.Name, w.current("worker").Name)

@@ -28,7 +28,8 @@ func TestLayeredNodesOfManyPools(t *testing.T) {
 		}}).Build()
 	node := func(name, pool string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-			manifests.AnnotationCurrentConfig: "rendered-" + pool + "-a", manifests.AnnotationCurrentImage: "r.test/os@sha256:1"}}}
+			manifests.AnnotationCurrentConfig: "rendered-" + pool + "-a",
+			manifests.AnnotationCurrentImage:  "r.test/os@sha256:1"}}}
 	}
 	pool := func(i, machines int) *mcfgv1.MachineConfigPool {
 		return &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pool-%d", i)},

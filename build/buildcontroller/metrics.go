@@ -25,8 +25,9 @@ type metrics struct {
 	configs                                  prometheus.Gauge
 
 	mu sync.Mutex
-	// pools are those of the MachineOSConfigs that exist, by name.
+	// pools are those of the MachineOSConfigs that have gauges, by name; there are the MachineOSConfigs that exist.
 	pools map[string]string
+	there map[string]bool
 }
 
 func newMetrics(to prometheus.Registerer) (*metrics, error) {
@@ -66,7 +67,7 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		acts:    counter("dayone_build_decisions_total", "Decisions by action.", []string{"pool", "action"}),
 		configs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mco_mosc_count",
 			Help: "MachineOSConfigs in the cluster."}),
-		pools: map[string]string{},
+		pools: map[string]string{}, there: map[string]bool{},
 	}
 	for _, c := range []prometheus.Collector{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.layered,
 		m.rolled, m.nodes, m.degraded, m.retriesNow, m.duration, m.queue, m.push, m.builds, m.changes, m.retries, m.pushes,
@@ -141,13 +142,23 @@ func conditionTime(b *mcfgv1.MachineOSBuild, kind string) float64 {
 	return float64(c.LastTransitionTime.Unix())
 }
 
+// count counts the MachineOSConfigs that are there.
+func (m *metrics) count(config string, there bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.there[config] = true
+	if !there {
+		delete(m.there, config)
+	}
+	m.configs.Set(float64(len(m.there)))
+}
+
 // observe sets the gauges that follow from an observation. layered are the pool's nodes that run an image; less than
 // zero: unknown.
 func (m *metrics) observe(o observation, degraded bool, retries, layered int) {
 	pool := o.poolName()
 	m.mu.Lock()
 	m.pools[o.config.Name] = pool
-	m.configs.Set(float64(len(m.pools)))
 	m.mu.Unlock()
 	running := 0
 	for _, b := range o.builds {
@@ -176,7 +187,6 @@ func (m *metrics) forget(config string) bool {
 		return false
 	}
 	delete(m.pools, config)
-	m.configs.Set(float64(len(m.pools)))
 	for _, g := range []*prometheus.GaugeVec{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.degraded,
 		m.retriesNow, m.layered, m.rolled, m.nodes} {
 		g.DeletePartialMatch(prometheus.Labels{"pool": pool})

@@ -26,8 +26,8 @@ const (
 	// Debian is a Debian system with systemd, dbus, ostree and ostree-boot, without a kernel: about 55 MB packed, made by
 	// mmdebstrap in half a minute.
 	Debian Kind = "debian"
-	// Forky is as Debian, made of Debian's next release: ostree 2026.1 and systemd 254 or later and a root of composefs, so
-	// that its nodes can soft-reboot into another deployment. About 60 MB packed.
+	// Forky is as Debian, made of Debian's next release: ostree 2026.1 and systemd 254 or later and a root of composefs,
+	// so that its nodes can soft-reboot into another deployment. About 60 MB packed.
 	Forky Kind = "forky"
 	// Machine is Debian with a kernel and an initramfs that has ostree-prepare-root and Ignition: for virtual machines;
 	// about 130 MB packed, made in two minutes.
@@ -35,8 +35,8 @@ const (
 )
 
 const (
-	// KernelVersion names usr/lib/modules/<version> in Tiny, Debian and Forky. The bytes there are no kernel: nodes share the
-	// host's.
+	// KernelVersion names usr/lib/modules/<version> in Tiny, Debian and Forky. The bytes there are no kernel: nodes share
+	// the host's.
 	KernelVersion = "6.1.0-dayone"
 	// imageVersion is the image's version label and VERSION_ID.
 	imageVersion = "1"

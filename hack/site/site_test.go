@@ -48,9 +48,11 @@ func TestTheDocumentation(t *testing.T) {
 
 func TestWebsite(t *testing.T) {
 	root := tree(t, map[string]string{
-		"docs/README.md":    "# Pages\n\n## Users: install\n\n| [One](users/one.md) | read |\n|---|---|\n| [Two](b/README.md#x) | do |\n",
-		"docs/users/one.md": "# One & all\n\n[two](../b/README.md#twice-1) [code](../../main.go) [web](https://example.com/) [here](#one--all)\n",
-		"docs/b/README.md":  "# Two\n\n## X\n\n## Twice\n\n## Twice\n\n<script>alert(1)</script>\n",
+		"docs/README.md": "# Pages\n\n## Users: install\n\n" +
+			"| [One](users/one.md) | read |\n|---|---|\n| [Two](b/README.md#x) | do |\n",
+		"docs/users/one.md": "# One & all\n\n[two](../b/README.md#twice-1) [code](../../main.go) " +
+			"[web](https://example.com/) [here](#one--all)\n",
+		"docs/b/README.md": "# Two\n\n## X\n\n## Twice\n\n## Twice\n\n<script>alert(1)</script>\n",
 	})
 	out := t.TempDir()
 	require.NoError(t, run(root, out))

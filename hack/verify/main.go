@@ -1,6 +1,6 @@
 // Command verify checks what the compiler does not: import direction, sizes, dead code, package comments, forbidden
-// names, what the node agent links, that the documentation's commands and links exist, that each dependency has a reason,
-// that tests prove the threat model, and that TLS has a minimum.
+// names, what the node agent links, that the documentation's commands and links exist, that each dependency has a
+// reason, that tests prove the threat model, and that TLS has a minimum.
 //
 //	source tree -> checks -> list of faults less the exceptions -> exit status 1 when there is any
 package main

@@ -36,7 +36,8 @@ const (
 
 // played is the first line that is shown.
 const played = "The machines are simulated and their kubelets played: no pod runs on them, and draining evicts " +
-	"objects of the API. The rest is real: the nodes' OS and agents, dayone, and a Kubernetes whose own node runs dayone's pods."
+	"objects of the API. The rest is real: the nodes' OS and agents, dayone, and a Kubernetes whose own node runs " +
+	"dayone's pods."
 
 // Options of a life; Options.Bin and Source are required.
 type Options struct {
