@@ -68,7 +68,7 @@ func TestImagesThatAreMissingAreNamed(t *testing.T) {
 		"--image a --mode advisor -n openshift-machine-config-operator": "an advisor keeps out of it",
 		"--image controller=a":                                          "--image builder=REF is required",
 		"--image builder=a":                                             "--image controller=REF is required",
-		"--node-agent --image controller=a --image builder=b":           "--node-agent also requires --image daemon=REF",
+		"--node-agent --image controller=a --image builder=b":           "also require --image daemon=REF",
 		"--image a --base-image registry.test/os:1":                     "by digest",
 		"--image a --builder-arg=--namespace=other":                     "the installation sets it",
 	} {

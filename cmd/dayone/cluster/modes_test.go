@@ -167,7 +167,8 @@ func published(t *testing.T, e *kubetest.Env, namespace string) {
 	ours := map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}
 	list := []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.StatusName, Labels: ours},
-			Data: map[string]string{cluster.StatusConditions: `[{"type":"Degraded","status":"True","reason":"PoolsReport",` +
+			Data: map[string]string{cluster.StatusConditions: `[{"type":"Degraded","status":"True",` +
+				`"reason":"PoolsReport","lastTransitionTime":"2026-11-27T04:00:00Z",` +
 				`"message":"pool worker: stuck"}]`}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Controller}}}
 	kept, err := mcobuild.Record{Build: "worker-1", Config: "worker", Pool: "worker"}.ConfigMap(namespace)

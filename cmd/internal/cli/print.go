@@ -109,8 +109,10 @@ func document(kind string, data any) ([]byte, error) {
 
 // Output is the form of data that -o asks for: text, json or yaml.
 func Output(cmd *cobra.Command) string {
-	o, _ := cmd.Flags().GetString("output")
-	return o
+	if f := cmd.Flags().Lookup("output"); f != nil {
+		return f.Value.String()
+	}
+	return "text" // a command without a program around it
 }
 
 // checkOutput refuses other forms of output.
