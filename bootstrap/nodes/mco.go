@@ -52,6 +52,9 @@ func (t *Tracker) Joined(m Member) {
 		key = cmp.Or(key, a)
 	}
 	m.Name, m.Pool = bounded(m.Name), bounded(m.Pool)
+	if key != "" {
+		t.table.move(m.Name, key) // the cluster may have shown the node before it knew an address
+	}
 	m.Reason, m.Says = bounded(t.o.Scrub(m.Reason)), bounded(t.o.Scrub(m.Says))
 	t.apply(cmp.Or(key, m.Name), func(at time.Time, r Row) Row { return r.joined(at, m) })
 }

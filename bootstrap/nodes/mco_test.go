@@ -88,6 +88,17 @@ func TestWayOfANodeOfMCO(t *testing.T) {
 
 	tr.Joined(Member{Name: "master-1", Pool: "master", Says: "it is new"})
 	assert.Equal(t, "master-1", tr.table.Rows()[1].Address, "a node that names no address has a row, too")
+
+	tr.Joined(Member{Name: "master-1", Pool: "master", Addresses: []string{"10.0.0.8"}})
+	require.Len(t, tr.table.Rows(), 2, "and keeps it when it names one")
+	assert.Equal(t, "10.0.0.8", tr.table.Rows()[1].Address)
+	tr.Asked(now.Add(time.Minute), "10.0.0.9", "master")
+	for _, addresses := range [][]string{nil, {"10.0.0.9"}} {
+		tr.Joined(Member{Name: "master-2", Pool: "master", Addresses: addresses})
+	}
+	require.Len(t, tr.table.Rows(), 3, "the row of its address was there before")
+	assert.Equal(t, "master-2", tr.table.Rows()[2].Name)
+	assert.Equal(t, 1, tr.table.Rows()[2].Asked)
 }
 
 // TestLoadBalancerIsNoStuckNode: behind one the config server sees its address, and the registry those of the nodes.

@@ -48,6 +48,19 @@ func (t *Table) change(address string, at time.Time, apply func(Row) Row) bool {
 	return true
 }
 
+// move gives a row another key. A row that has that key already stays, and the other one goes.
+func (t *Table) move(from, to string) {
+	r, ok := t.rows[from]
+	if !ok || from == to {
+		return
+	}
+	delete(t.rows, from)
+	if _, taken := t.rows[to]; !taken {
+		r.Address = to
+		t.rows[to] = r
+	}
+}
+
 // Rows are sorted by pool, then by name or address.
 func (t *Table) Rows() []Row {
 	return slices.SortedFunc(maps.Values(t.rows), func(a, b Row) int {
