@@ -116,11 +116,12 @@ func (o Operator) Join(ctx context.Context, name, pool, rendered string) error {
 	return o.Env.Client.Create(ctx, node)
 }
 
-// Address lets a node have an address, as its kubelet tells it.
+// Address lets a node be ready at an address, as its kubelet tells it.
 func (o Operator) Address(t testing.TB, name, address string) {
 	t.Helper()
 	o.change(t, name, func(n *corev1.Node) {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	})
 }
 

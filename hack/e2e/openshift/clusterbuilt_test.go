@@ -3,6 +3,7 @@ package openshift_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -39,7 +40,8 @@ func (w *world) clusterBuilds() {
 		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: pool}, m))
 		assert.Equal(t, owner, m.Annotations["example.com/owner"], pool)
 		assert.NotContains(t, m.Annotations, manifests.AnnotationPreBuiltImage, pool)
-		assert.Contains(t, string(m.Spec.RenderedImagePushSpec), "/ocp/"+pool+"-os:", pool)
+		assert.Contains(t, string(m.Spec.RenderedImagePushSpec), pool+"-os:", pool)
+		assert.True(t, strings.HasPrefix(string(m.Spec.RenderedImagePushSpec), ownRegistry+"/"), pool)
 		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-machine-config-operator",
 			Name: m.Spec.RenderedImagePushSecret.Name}, &corev1.Secret{}), pool)
 		w.eventually("the cluster begins the build of pool "+pool, func() bool {

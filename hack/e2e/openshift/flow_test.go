@@ -139,13 +139,14 @@ func (w *world) second() (config, image string) {
 func (w *world) seeded() string {
 	m := &mcfgv1.MachineOSConfig{}
 	require.NoError(w.t, shared.Env(w.t).Client.Get(w.t.Context(), client.ObjectKey{Name: "master"}, m))
-	assert.Contains(w.t, string(m.Status.CurrentImagePullSpec), w.finalName()+"/ocp/master-os@sha256:")
+	assert.Contains(w.t, string(m.Status.CurrentImagePullSpec), w.finalRepository("master")+"@sha256:")
 	return string(m.Status.CurrentImagePullSpec)
 }
 
 func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w := newWorld(t)
-	w.edit = func(dir string) { story(t, dir) }
+	w.own = true
+	w.edit = func(dir string) { story(t, dir); w.keepsItself(dir) }
 	require.NoError(t, w.node.Ignite(t.Context(), w.patched()))
 	defer w.operator.Start(t)()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -177,20 +178,25 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	spool.cancel()
 	w.eventually("the gate opens", func() bool { return w.status("gate") == journal.StatusDone })
 	early.gets(t)
-	assert.True(t, strings.Contains(early.got, url.QueryEscape(w.finalName()+"/ocp/master-os@sha256:")),
+	assert.True(t, strings.Contains(early.got, url.QueryEscape(w.finalRepository("master")+"@sha256:")),
 		"and never the config of the first rendering")
 	assert.Positive(t, early.refused())
 	assert.GreaterOrEqual(t, early.refused(), seen)
 
-	// bootkube is done, and the API server and MCO's server on the node are gone; but the final registry is down, and the
-	// end waits.
+	// bootkube is done, and the API server and MCO's server on the node are gone; but the registry of one master is down,
+	// and the end waits.
 	w.mastersAreShown()
+	program, etc := w.mastersHaveAddresses()
+	w.startMaster(0, program, etc)
+	w.startMaster(2, program, etc)
 	_, err := w.sh("touch /opt/openshift/fixture/masters-up")
 	require.NoError(t, err)
 	w.eventually("bootkube is done", func() bool { return w.is("test -e /opt/openshift/.bootkube.done") })
 	require.NoError(t, w.loopback.Close())
-	w.eventually("the hand-over waits for the final registry",
-		func() bool { return w.is("grep -q 'connection refused' /var/log/openshift/dayone-bootstrap.json") })
+	w.eventually("the hand-over waits for the last master's registry", func() bool {
+		return w.is("grep -q '2 of the registries of 3 control-plane nodes answer, and 3 must.*connection refused' " +
+			"/var/log/openshift/dayone-bootstrap.json")
+	})
 	_, err = w.sh("systemctl kill --signal=KILL dayone-bootstrap.service")
 	require.NoError(t, err)
 	w.eventually("the program goes on after a kill",
@@ -200,14 +206,14 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 		return w.is("test -e /opt/openshift/bootstrap-complete") || w.is("test -e /var/lib/dayone/handed-over.json")
 	}
 	assert.False(t, held(), "the bootstrap's end waits for the hand-over")
-	w.startFinal()
+	w.startMaster(1, program, etc)
 	w.eventually("the bootstrap is complete", func() bool { return w.is("test -e /opt/openshift/bootstrap-complete") })
 	assert.True(t, w.is("test -e /var/lib/dayone/handed-over.json"))
 	// the mark comes first, and they go then
 	w.eventually("nobody has an account of the embedded registry any more", func() bool {
 		return w.is("! ls /var/lib/dayone/identity | grep -E 'auth|password'")
 	})
-	w.seeded()
+	w.mastersHold(w.seeded(), etc)
 	w.clusterBuilds()
 	w.inContainers()
 
@@ -218,7 +224,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	records, err := w.sh("cat /var/log/openshift/dayone-bootstrap.json")
 	require.NoError(t, err)
 	for _, stage := range []string{"gate", "hand-over-images", "hand-over-agree", "hand-over-orphans",
-		"hand-over-revoke"} {
+		"hand-over-replicas", "hand-over-revoke"} {
 		assert.Contains(t, records, `"stage": "`+stage+`"`)
 	}
 	w.onTheNode()

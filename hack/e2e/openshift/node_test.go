@@ -79,12 +79,27 @@ type world struct {
 	fromServer bool
 	// inPlace is an installation whose only node is its own bootstrap node.
 	inPlace bool
+	// own is an installation without a registry of the user's; pulled is the masters' image as an OCI layout.
+	own    bool
+	pulled string
 	// loopback takes connections to the API server on the node until bootkube ends that.
 	loopback net.Listener
 }
 
-// finalName is HOST:PORT of the final registry.
-func (w *world) finalName() string { return w.host + ":9700" }
+// finalName is HOST:PORT of the final registry, and finalRepository where a pool's image is there.
+func (w *world) finalName() string {
+	if w.own {
+		return ownRegistry
+	}
+	return w.host + ":9700"
+}
+
+func (w *world) finalRepository(pool string) string {
+	if w.own {
+		return ownRegistry + "/" + pool + "-os"
+	}
+	return w.finalName() + "/ocp/" + pool + "-os"
+}
 
 // useFinal makes the sample's registry one that will be there.
 func (w *world) useFinal() {
@@ -378,16 +393,20 @@ func (w *world) patched() []byte {
 	if w.edit != nil {
 		w.edit(dir)
 	}
-	phasetest.UseRegistry(w.t, dir, w.finalName(), w.final.Users[0], w.final.Users[1])
-	ca, err := os.ReadFile(w.final.CAFile())
-	require.NoError(w.t, err)
-	require.NoError(w.t, os.WriteFile(filepath.Join(dir, "final.crt"), ca, 0o600))
+	registry := ""
+	if !w.own {
+		phasetest.UseRegistry(w.t, dir, w.finalName(), w.final.Users[0], w.final.Users[1])
+		ca, err := os.ReadFile(w.final.CAFile())
+		require.NoError(w.t, err)
+		require.NoError(w.t, os.WriteFile(filepath.Join(dir, "final.crt"), ca, 0o600))
+		registry = "  registry: {caFile: final.crt}\n"
+	}
 	file := filepath.Join(dir, "install-config.yaml")
 	raw, err := os.ReadFile(file)
 	require.NoError(w.t, err)
 	require.NoError(w.t, os.WriteFile(file, bytes.Replace(raw, []byte("  flow: openshift\n"),
-		[]byte("  flow: openshift\n  registry: {caFile: final.crt}\n  statusPage: {port: "+strconv.Itoa(
-			statusPort)+"}\n"+w.receive(dir)), 1), 0o600))
+		[]byte("  flow: openshift\n"+registry+"  statusPage: {port: "+strconv.Itoa(statusPort)+"}\n"+w.receive(dir)),
+		1), 0o600))
 	w.dayone(dir, "prepare")
 
 	return w.afterPrepare(dir, installconfig.BootstrapIgnition)

@@ -69,8 +69,10 @@ func (w *world) pulls() (digest string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	_, digest, _ = strings.Cut(w.masterImage(), "@")
+	_, repository, _ := strings.Cut(w.finalRepository("master"), "/")
+	w.pulled = filepath.Join(dir, "image")
 	out, err := w.lab.Network.Command(t.Context(), w.bin, "registry", "copy",
-		fmt.Sprintf("docker://%s:9500/ocp/master-os@%s", w.node.Addr, digest), "oci:"+filepath.Join(dir, "image"),
+		fmt.Sprintf("docker://%s:9500/%s@%s", w.node.Addr, repository, digest), "oci:"+w.pulled,
 		"--src-ca", filepath.Join(dir, "ca.crt"), "--src-authfile", filepath.Join(dir, "pull-auth.json")).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return digest
