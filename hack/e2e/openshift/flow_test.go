@@ -194,8 +194,8 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w.eventually("bootkube is done", func() bool { return w.is("test -e /opt/openshift/.bootkube.done") })
 	require.NoError(t, w.loopback.Close())
 	w.eventually("the hand-over waits for the last master's registry", func() bool {
-		return w.is("grep -q '2 of the registries of 3 control-plane nodes answer, and 3 must.*connection refused' " +
-			"/var/log/openshift/dayone-bootstrap.json")
+		return w.is("journalctl -b -u dayone-bootstrap --no-pager | grep -q '2 of the registries of 3 control-plane nodes " +
+			"answer, and 3 must.*connection refused'")
 	})
 	_, err = w.sh("systemctl kill --signal=KILL dayone-bootstrap.service")
 	require.NoError(t, err)
