@@ -181,6 +181,9 @@ func becomeInit(systemd bool, options []string) error {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
+	if err := denyFreeze(); err != nil {
+		return err
+	}
 	argv := []string{"/sbin/init"}
 	if systemd {
 		argv = append(argv, options...)

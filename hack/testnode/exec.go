@@ -70,7 +70,7 @@ func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 	cmd.WaitDelay = outputWait
 	started := make(chan error, 1)
 	onOwnThread(func() {
-		if err := enterNode(st.PID); err != nil {
+		if err := errors.Join(enterNode(st.PID), denyFreeze()); err != nil {
 			started <- err
 			return
 		}

@@ -119,6 +119,7 @@ func TestNodeCannotChangeTheMachine(t *testing.T) {
 	}{
 		{"the kernel's settings are read-only", "echo 1 >/proc/sys/kernel/panic", 1},
 		{"its network's settings are its own", "echo 1 >/proc/sys/net/ipv4/ip_forward", 0},
+		{"it freezes no file system", "fsfreeze --freeze /dev/shm 2>&1 | grep -q 'not permitted'", 0},
 		{"it sees no processes but its own", "test $(ls /proc | grep -c '^[0-9]') -lt 20", 0},
 	} {
 		r, err := n.Exec(t.Context(), "sh", "-c", c.script)

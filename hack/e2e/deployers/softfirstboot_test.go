@@ -70,6 +70,7 @@ func TestFirstBootBySoftReboot(t *testing.T) {
 			f.start()
 			record := f.waitDone()
 			assert.Equal(t, "1 hardware boot, 1 soft reboot", record.Counts())
+			require.NoError(t, f.node.WaitSoftReboot(t.Context(), 1), "the lab notices it a moment later")
 			assert.Equal(t, [2]int{1, 1}, f.counts())
 			assert.Equal(t, f.image, f.status().Booted.Image.String())
 			assert.Equal(t, "soft", f.lastBoot())
