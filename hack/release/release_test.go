@@ -82,7 +82,7 @@ func TestRelease(t *testing.T) {
 		t.Skip("builds all programs twice: left out with -short")
 	}
 	if err := testnode.Missing(); err != nil {
-		if os.Getenv("CI") == "true" {
+		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
 		t.Skip(err)
