@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,24 +173,22 @@ func TestKillAtRandomMoments(t *testing.T) {
 		kept = append(kept, pushed, fetched)
 		kept = kept[max(0, len(kept)-6):] // what falls out is dropped and collected
 		w.want(kept...)
-		collected := make(chan struct{})
-		go func() {
-			defer close(collected)
-			for t.Context().Err() == nil {
-				root, err := registry.OpenRoot(t.Context(), s.Options.Root, nil)
-				if err != nil {
-					return
+		killed, stop := context.WithCancel(t.Context())
+		var collector sync.WaitGroup
+		collector.Go(func() {
+			for killed.Err() == nil {
+				if root, err := registry.OpenRoot(t.Context(), s.Options.Root, nil); err == nil {
+					_, _ = root.Collect(t.Context(), storage.CollectOptions{Grace: -1}) // the kill may fail it
+					_ = root.Close()                                                    // so it may this
 				}
-				_, err = root.Collect(t.Context(), storage.CollectOptions{Grace: -1})
-				if closed := root.Close(); err != nil || closed != nil {
-					return
-				}
+				time.Sleep(pause)
 			}
-		}()
+		})
 		time.Sleep(time.Duration(dice.IntN(400)) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed, that is its error
-		<-collected
+		stop()
+		collector.Wait()
 	}
 	w.child(s, 1<<30)
 	l := w.want(kept...)
