@@ -180,7 +180,30 @@ func TestOwnRegistries(t *testing.T) {
 		assert.True(t, m.holds(i), "node m%d", i)
 	}
 	assert.Contains(t, said[handover.StageImages][0], "0 of the registries of 3 control-plane nodes answer, and 2 must")
+	assert.Contains(t, said[handover.StageImages][0], "m0: dial tcp "+masterAddress(0))
+	assert.Contains(t, said[handover.StageImages][0], "see systemctl status dayone-registry on the node")
 	assert.Contains(t, said[handover.StageReplicas][0], "--cluster-registry "+m.name)
+}
+
+// TestOwnRegistriesOfMastersToCome: one master has joined of the two that the plan has, and its registry answers.
+func TestOwnRegistriesOfMastersToCome(t *testing.T) {
+	m := newMasters(t)
+	c := newMemory(t)
+	m.nodes(c, 1)
+	m.start(0, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := m.options(c)
+	var said string
+	o.Observe = func(e handover.Event) {
+		if e.Waiting != "" {
+			said = e.Waiting
+			cancel()
+		}
+	}
+	require.ErrorIs(t, handover.Run(ctx, o), context.Canceled)
+	assert.Equal(t, "1 of the registries of 1 control-plane nodes answer, and 2 must have the images", said)
+	assert.True(t, m.holds(0), "it has them already")
 }
 
 // TestOwnRegistryOfAnotherName: the controllers look after other names than those that the images have.

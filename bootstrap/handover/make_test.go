@@ -125,6 +125,35 @@ func TestMakeWithOtherWords(t *testing.T) {
 	assert.Empty(t, p.Images[1].Secret)
 }
 
+// The cluster's pull secret is dayone's to hand over only where it names an account of the cluster's own registries.
+func TestMakeKeepsThePullSecret(t *testing.T) {
+	for _, c := range []struct {
+		name, registry, namespace, secret string
+		kept                              bool
+	}{
+		{"own registries", "registry.cluster.test:5000", "openshift-config", "pull-secret", true},
+		{"registries elsewhere", "", "openshift-config", "pull-secret", false},
+		{"another Secret beside it", "registry.cluster.test:5000", "openshift-config", "other", false},
+		{"its name in another namespace", "registry.cluster.test:5000", "default", "pull-secret", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := outcome()
+			before, err := handover.Make(o)
+			require.NoError(t, err)
+			o.ClusterRegistry = c.registry
+			o.Set.Secrets = append(o.Set.Secrets, manifests.NewItem(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Namespace: c.namespace, Name: c.secret}}))
+			p, err := handover.Make(o)
+			require.NoError(t, err)
+			want := secretNames(before)
+			if c.kept {
+				want = append(want, c.secret)
+			}
+			assert.Equal(t, want, secretNames(p))
+		})
+	}
+}
+
 func TestMakeRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name  string

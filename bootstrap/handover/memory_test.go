@@ -337,6 +337,22 @@ func TestEnsureMakesAFreshObject(t *testing.T) {
 	assert.Equal(t, "1", made.ResourceVersion)
 }
 
+// The same holds for what is applied: an object of the install directory may come from a dump of another cluster.
+func TestApplySaysNothingOfAnotherCluster(t *testing.T) {
+	s := newSmall(t)
+	theirs := s.plan.Set.MachineConfigs[0].Object
+	theirs.UID, theirs.ResourceVersion, theirs.Generation = "of another cluster", "7", 7
+	theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pool", Name: "a",
+		UID: "of another cluster"}}
+	m := newMemory(t)
+	require.NoError(t, s.objectsWritten(m))
+	made := find(m, &mcfgv1.MachineConfig{}, theirs.Name)
+	assert.Empty(t, made.UID)
+	assert.Empty(t, made.OwnerReferences)
+	assert.NotEqual(t, int64(7), made.Generation)
+	assert.NotEqual(t, "7", made.ResourceVersion)
+}
+
 // Somebody has changed a MachineConfig in the cluster: it stays, and what the hand-over waits for names it.
 func TestApplyLeavesAnotherManagersFields(t *testing.T) {
 	s := newSmall(t)

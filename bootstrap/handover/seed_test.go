@@ -1,13 +1,17 @@
 package handover_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/bootstrap/handover"
@@ -126,6 +130,53 @@ func TestSeedLeavesAnotherChoice(t *testing.T) {
 	assert.Equal(t, other, c.Annotations[manifests.AnnotationPreBuiltImage])
 	assert.Empty(t, c.Status.CurrentImagePullSpec)
 	assert.NotContains(t, c.Annotations, manifests.AnnotationCurrentBuild)
+}
+
+// Somebody deletes the MachineOSConfig while it is seeded: the hand-over says so, or leaves it to the agreement.
+func TestSeedOfWhatIsDeleted(t *testing.T) {
+	s := newSmall(t)
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "machineosconfigs"}, "master")
+	for _, c := range []struct {
+		name string
+		at   []int // which reads of it find nothing
+		says string
+	}{
+		{"before its build is made", []int{1, 2}, "MachineOSConfig master is gone again"},
+		{"before it gets its image", []int{1, 3}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, reads := newMemory(t), 0
+			m.refuse = func(request string) error {
+				if request != "get MachineOSConfig master" {
+					return nil
+				}
+				if reads++; slices.Contains(c.at, reads) {
+					return gone
+				}
+				return nil
+			}
+			var said []string
+			o := s.options(m)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o.Observe = func(e handover.Event) {
+				if e.Waiting != "" {
+					said = append(said, e.Waiting)
+				}
+				if e.Stage == handover.StageAgree {
+					cancel()
+				}
+			}
+			require.ErrorIs(t, handover.Run(ctx, o), context.Canceled)
+			if c.says == "" {
+				assert.Empty(t, find(m, &mcfgv1.MachineOSConfig{}, "master").Status)
+				return
+			}
+			require.NotEmpty(t, said)
+			assert.Equal(t, c.says, said[0])
+			s.isSeeded(m, s.pool.BuildName())
+		})
+	}
 }
 
 func TestSeedWaitsForADeletedBuild(t *testing.T) {

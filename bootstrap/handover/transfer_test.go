@@ -25,6 +25,7 @@ import (
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/hack/faultproxy"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // fronted is a final registry behind a proxy that spoils its answers.
@@ -220,6 +221,23 @@ func TestTagsOfImagesThatAreThere(t *testing.T) {
 			assert.Equal(t, c.warns, warns)
 		})
 	}
+}
+
+// A tag that names another image in the final registry names ours in the end: it is what keeps ours from collection.
+func TestTagsOfAnotherImageMove(t *testing.T) {
+	f := newFronted(t)
+	for _, i := range f.plan.Images {
+		f.mirror(i, i.Reference())
+	}
+	ours := f.plan.Images[1]
+	at := ours.Repository + ":" + ours.Tags[1]
+	f.mirror(handover.Image{Repository: ours.Repository, Digest: f.putTag("ocp/master-os", "other")}, at)
+	_, _, err := f.delivered(handover.PolicyWait)
+	require.NoError(t, err)
+	found, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: at, CAFile: f.final.CAFile,
+		AuthFile: f.final.PushAuthFile}, platform)
+	require.NoError(t, err)
+	assert.Equal(t, ours.Digest, found.Digest.String())
 }
 
 // With the policy to copy nothing, nothing is written to the final registry.

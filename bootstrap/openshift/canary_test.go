@@ -48,6 +48,12 @@ func (n *node) plant(c phasetest.Canaries) {
 	t.Setenv("NO_PROXY", "127.0.0.1,"+phasetest.HostAddress(t))
 }
 
+// closed says that no file below a directory that other users can open has a canary.
+func closed(t *testing.T, c phasetest.Canaries, dir string) {
+	t.Helper()
+	none(t, c, dir, func(file string) bool { return phasetest.OthersRead(t, dir, file) })
+}
+
 // none says that no file below a directory has a canary, of those that take takes.
 func none(t *testing.T, c phasetest.Canaries, dir string, take func(file string) bool) (files int) {
 	t.Helper()
@@ -63,9 +69,10 @@ func none(t *testing.T, c phasetest.Canaries, dir string, take func(file string)
 	return files
 }
 
-// TestCanariesStayInside runs Day 1 on a bootstrap node that has a canary wherever it has secrets, and finds none in
-// output, records, logs and journal, in files that others may read, in arguments of processes, in image configs, in
-// what the status page shows and in both log bundles.
+// TestCanariesStayInside runs Day 1 on a bootstrap node that has a canary wherever it has secrets: pull secrets, files
+// and units of MachineConfigs, passwords of accounts and of the proxy, a kubeconfig, keys. It finds none in output,
+// records, logs and journal, in files that others may read (also after a kill), in the temporary directory, in
+// arguments of processes, in image configs with their history, in what the status page shows and in both log bundles.
 func TestCanariesStayInside(t *testing.T) {
 	n := newNode(t, onePool)
 	c := phasetest.NewCanaries("cluster", "proxy", "file", "unit", "hash", "kubeconfig", "key")
@@ -77,11 +84,16 @@ func TestCanariesStayInside(t *testing.T) {
 		require.NoError(t, os.Chmod(n.at("/etc/mcs/bootstrap"), 0o755))
 	}
 	n.cluster()
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
 	stop := cmdlines.Watch()
 	t.Cleanup(func() { stop() })
 	first := n.run("gate", "recorded") // the hand-over ends what the identity has
 	require.ErrorContains(t, first.Err, "killed", first.Log)
 	c.Made(t, n.order.State)
+	for _, dir := range []string{n.order.State, n.order.Root, n.order.Dir, temporary} {
+		closed(t, c, dir)
+	}
 	o := gather.Options{StateDir: n.order.State, InstallDir: n.order.Dir, Root: n.order.Root, NoCommands: true}
 	shown := gather.Scrubber(o)
 	for name, secret := range c {
@@ -99,7 +111,9 @@ func TestCanariesStayInside(t *testing.T) {
 		assert.Empty(t, c.Found(e.Log+strings.Join(e.Events, "\n")), "output")
 	}
 	c.Inside(t, n.order.State)
-	none(t, c, n.order.Root, func(file string) bool { return phasetest.OthersRead(t, n.order.Root, file) })
+	closed(t, c, n.order.Root)
+	closed(t, c, n.order.Dir)
+	none(t, c, temporary, func(string) bool { return true })
 
 	var out bytes.Buffer
 	require.NoError(t, gather.Host(t.Context(), o, &out))

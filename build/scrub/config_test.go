@@ -45,6 +45,12 @@ func TestConfigKnowsSecrets(t *testing.T) {
 		{"a proxy's password there", file(0o644, "HTTP_PROXY=http://u:canary%2Fp@proxy:3128\n"),
 			"canary%2Fp canary/p http://", "***** ***** http://"},
 		{"a unit's environment", unit("[Service]\nEnvironment=TOKEN=canary-token\n"), "canary-token", "*****"},
+		{"a drop-in's environment", ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: "a.service",
+			Dropins: []ign35.Dropin{{Name: "a.conf", Contents: pointer("[Service]\nEnvironment=TOKEN=canary-token\n")}}}}}},
+			"canary-token", "*****"},
+		{"what is appended to a private file", ign35.Config{Storage: ign35.Storage{Files: []ign35.File{{
+			Node: ign35.Node{Path: "/etc/f"}, FileEmbedded1: ign35.FileEmbedded1{Mode: pointer(0o600),
+				Append: []ign35.Resource{machineconfig.Inline([]byte("canary-token\n"))}}}}}}, "canary-token", "*****"},
 		{"in quotes", unit("[Service]\nEnvironment=A=b \"TOKEN=canary token\" 'B=canary2'\n"), "canary token canary2",
 			"***** *****"},
 		{"over lines", unit("[Service]\nEnvironment=A=b \\\n  TOKEN=canary-token\n"), "canary-token", "*****"},

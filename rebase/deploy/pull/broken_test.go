@@ -43,6 +43,7 @@ func TestImportFromBrokenMirror(t *testing.T) {
 		name  string
 		fault deploytest.Fault
 	}{
+		{"silent about all", faultproxy.Silent},
 		{"silent about manifests", faultproxy.On("/manifests/", faultproxy.Silent)},
 		{"silent about blobs", faultproxy.On("/blobs/", faultproxy.Silent)},
 		{"dies in a blob", dying(mustDigest(t, layers[0]).String())},
@@ -83,6 +84,24 @@ func TestMirrorThatDropsPackets(t *testing.T) {
 	done, err := Import(short, repo, "docker://"+final, o)
 	require.NoError(t, err)
 	assert.Equal(t, found.Source, done.Source)
+}
+
+// TestMirrorThatTakesConnectionsOnly: it accepts each connection and never says a word, not even of TLS, as the load
+// balancer of a registry that is gone.
+func TestMirrorThatTakesConnectionsOnly(t *testing.T) {
+	img := deploytest.Image(t, deploytest.Options{}, deploytest.Layer(t, deploytest.Base("1")...))
+	repo, good := deploytest.NewRepository(t), deploytest.StartRegistry(t)
+	final := strings.Replace(good.Push(t, img, "ocp/master-os"), good.Addr, "registry.invalid", 1)
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = mute.Close() })
+	o := clientOf(t, good)
+	o.RegistriesConfDir = mirrors(t, &deploytest.Registry{Addr: mute.Addr().String()}, good)
+	short, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done, err := Import(short, repo, final, o)
+	require.NoError(t, err)
+	assert.Contains(t, done.Source, good.Addr)
 }
 
 // dropping is the address of a host that drops packets: the kernel answers no connection beyond those that wait to be
