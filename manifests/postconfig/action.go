@@ -18,6 +18,9 @@ const (
 	Restart      = ActionType(opv1.RestartStatusAction)
 	Reload       = ActionType(opv1.ReloadStatusAction)
 	Reboot       = ActionType(opv1.RebootStatusAction)
+	// SoftReboot is dayone's own, for owners of MachineConfigs: a reboot that may leave hardware and kernel running. It is
+	// a Reboot where the pool, the node or another change does not allow that.
+	SoftReboot = ActionType("SoftReboot")
 	// Special stands in the cluster's default policies only: reload CRI-O, and drain if registries.conf changed in a way
 	// that could let a running pod's image come from elsewhere.
 	Special = ActionType(opv1.SpecialStatusAction)
@@ -30,6 +33,9 @@ type Action struct {
 	// Service is the unit to restart or reload; empty for the other types.
 	Service string `json:"service,omitempty"`
 }
+
+// Reboots tells whether the node reboots, whichever way.
+func (a Action) Reboots() bool { return a.Type == Reboot || a.Type == SoftReboot }
 
 // String gives the action as ParseActions reads it.
 func (a Action) String() string {
@@ -52,7 +58,7 @@ const (
 // validate names what is wrong with an action.
 func (a Action) validate() error {
 	switch a.Type {
-	case None, Drain, DaemonReload, Reboot, Special:
+	case None, Drain, DaemonReload, Reboot, SoftReboot, Special:
 		if a.Service != "" {
 			return fmt.Errorf("%s takes no service", a.Type)
 		}
@@ -60,7 +66,8 @@ func (a Action) validate() error {
 	case Restart, Reload:
 		return ValidService(a.Service)
 	}
-	return fmt.Errorf("there is no action %q: use None, Drain, DaemonReload, Restart UNIT, Reload UNIT or Reboot", a.Type)
+	return fmt.Errorf("there is no action %q: use None, Drain, DaemonReload, Restart UNIT, Reload UNIT, Reboot or "+
+		"SoftReboot", a.Type)
 }
 
 // ValidService names what is wrong with the name of a unit.
@@ -78,7 +85,7 @@ func ValidService(name string) error {
 	return fmt.Errorf("%q is no name of a unit such as crio.service", name)
 }
 
-// Validate checks a list as the API does: None and Reboot stand alone.
+// Validate checks a list as the API does: None, Reboot and SoftReboot stand alone.
 func Validate(actions []Action) error {
 	if len(actions) > maxActions {
 		return fmt.Errorf("more than %d actions", maxActions)
@@ -87,7 +94,7 @@ func Validate(actions []Action) error {
 		if err := a.validate(); err != nil {
 			return err
 		}
-		if (a.Type == None || a.Type == Reboot) && len(actions) > 1 {
+		if (a.Type == None || a.Reboots()) && len(actions) > 1 {
 			return fmt.Errorf("%s stands alone: it leaves nothing for another action to do", a.Type)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/manifests"
@@ -63,7 +64,7 @@ func Owners(mcs []*mcfgv1.MachineConfig) (Rules, error) {
 		r := Rule{Origin: Origin(originOwner + mc.Name)}
 		declared := annotated(mc)
 		if declared {
-			if r.Actions, err = ParseActions(mc.Annotations[manifests.AnnotationOwnPostConfigAction]); err != nil {
+			if r.Actions, err = actionsOf(mc, config.Storage.Files); err != nil {
 				errs = append(errs, fmt.Errorf("MachineConfig %s, annotation %s: %w", mc.Name,
 					manifests.AnnotationOwnPostConfigAction, err))
 				declared = false
@@ -77,6 +78,20 @@ func Owners(mcs []*mcfgv1.MachineConfig) (Rules, error) {
 		}
 	}
 	return Rules{Files: sorted(files), Units: sorted(units)}, errors.Join(errs...)
+}
+
+// actionsOf reads what follows a change of a config's files and units.
+func actionsOf(mc *mcfgv1.MachineConfig, files []ign35.File) ([]Action, error) {
+	actions, err := ParseActions(mc.Annotations[manifests.AnnotationOwnPostConfigAction])
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if err := checkSoft(actions, f.Path); err != nil {
+			return nil, err
+		}
+	}
+	return actions, nil
 }
 
 func annotated(mc *mcfgv1.MachineConfig) bool {

@@ -25,16 +25,18 @@ const (
 	Restart      = postconfig.Restart
 	Reload       = postconfig.Reload
 	Reboot       = postconfig.Reboot
+	SoftReboot   = postconfig.SoftReboot
 	Special      = postconfig.Special
 )
 
 // ordered puts lists of actions, one for each change, into the steps that are carried out. Each list runs in its own
 // order, as the API says: what stands there twice is done twice. The lists follow each other as the changes do; one
 // that another list has in its order adds nothing, because all files are in place before the first step. Drains come
-// first: a node is drained before its files change. A reboot is preceded by a drain and makes all others idle.
+// first: a node is drained before its files change. A reboot is preceded by a drain and makes all others idle; how the
+// node carries it out is no step of its own.
 func ordered(lists ...[]Action) []Action {
 	all := slices.Concat(lists...)
-	if slices.ContainsFunc(all, func(a Action) bool { return a.Type == Reboot }) {
+	if slices.ContainsFunc(all, Action.Reboots) {
 		return []Action{{Type: Drain}, {Type: Reboot}}
 	}
 	var out []Action

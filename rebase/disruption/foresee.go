@@ -7,6 +7,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"dayone.dev/dayone/manifests/postconfig"
 	"dayone.dev/dayone/rebase/softreboot"
 	"dayone.dev/dayone/rebase/target"
 )
@@ -17,7 +18,7 @@ type Foresight struct {
 	// build is among Builds with that name as its image.
 	Target   target.Target
 	Settings Settings
-	// Reboot is the pool's reboot policy.
+	// Reboot is the pool's reboot policy; empty: the pool has none, and the owners' rules say whether soft ones are meant.
 	Reboot softreboot.Policy
 	// Builds tell how images differ.
 	Builds []mcfgv1.MachineOSBuild
@@ -101,9 +102,11 @@ func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (
 	if err != nil {
 		return Plan{}, Transition{}, err
 	}
-	return plan, Transition{Hash: plan.Hash(), Level: plan.Level, Boots: plan.boots(),
-		Change: way.image(f.Settings.Actor), Steps: plan.Steps, Changed: len(plan.Changes), Why: plan.Because(),
-		Reboot: f.rebootOf(plan, way.image(f.Settings.Actor))}, nil
+	image := way.image(f.Settings.Actor)
+	w := Transition{Hash: plan.Hash(), Level: plan.Level, Boots: plan.boots(), Change: image, Steps: plan.Steps,
+		Changed: len(plan.Changes), Why: plan.Because()}
+	w.Policy, w.Reboot = f.rebootOf(plan, image)
+	return plan, w, nil
 }
 
 // Because names the first change that makes the level what it is, and why.
@@ -119,13 +122,19 @@ func (p Plan) Because() string {
 	return ""
 }
 
-// KernelChanges tells whether the plan changes what only a start of the kernel brings, and which parts of the config
-// those are.
+// KernelChanges names what of the config's changes only a start of the kernel brings, so that no soft reboot does.
 func (p Plan) KernelChanges() []string {
 	var out []string
 	for _, c := range p.Changes {
-		if c.Kind == kindOS && slices.Contains([]string{"kernelArguments", "fips", "kernelType"}, c.Name) {
-			out = append(out, c.Name)
+		what := ""
+		switch {
+		case c.Kind == kindOS && slices.Contains([]string{"kernelArguments", "fips", "kernelType"}, c.Name):
+			what = c.Name
+		case c.Kind == KindFile:
+			what = postconfig.OfKernel(c.Name)
+		}
+		if what != "" && !slices.Contains(out, what) {
+			out = append(out, what)
 		}
 	}
 	return out

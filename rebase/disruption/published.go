@@ -32,8 +32,10 @@ type Transition struct {
 	// Steps are in the order in which they are carried out.
 	Steps []Action `json:"steps"`
 	// Reboot is how such a node reboots, as far as configs and images tell: "soft (likely)", or "hard: REASON". The node
-	// decides. Absent where it does not reboot or the pool's policy is Hard.
+	// decides. Absent where it does not reboot, or nobody asks for a soft reboot.
 	Reboot string `json:"reboot,omitempty"`
+	// Policy is the reboot policy of such a node where the pool has none: the owners of all changes ask for soft reboots.
+	Policy softreboot.Policy `json:"policy,omitempty"`
 	// Changed is how many files, units and other parts differ.
 	Changed int `json:"changed"`
 	// Why is the first change of those that make the level what it is.
@@ -106,7 +108,7 @@ func (p PoolPlan) Transition(from target.Target) (Transition, bool) {
 // Promise is what a node with a transition is promised.
 func (p PoolPlan) Promise(w Transition) Promise {
 	return Promise{Config: p.Target.Config, Image: p.Target.Image, Hash: w.Hash, Level: w.Level, Change: w.Change,
-		Reboot: p.Reboot}
+		Reboot: cmp.Or(w.Policy, p.Reboot)}
 }
 
 // Encode gives the annotation's value.

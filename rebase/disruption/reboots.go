@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,23 +14,60 @@ const likelySoft = "soft (likely)"
 // SoftLikely tells whether nodes that make the transition probably reboot softly.
 func (t Transition) SoftLikely() bool { return strings.HasPrefix(t.Reboot, likelySoft) }
 
-// rebootOf says how a node that follows the plan reboots, as far as configs and images tell.
-func (f Foresight) rebootOf(p Plan, change ImageChange) string {
+// asksSoft tells whether the owner of a change asks for a soft reboot, and names a change that reboots the node without
+// asking for one.
+func (p Plan) asksSoft() (asked bool, other string) {
+	for _, c := range p.Changes {
+		switch {
+		case slices.Contains(c.Actions, Action{Type: SoftReboot}):
+			asked = true
+		case other == "" && slices.ContainsFunc(c.Actions, Action.Reboots):
+			other = fmt.Sprintf("%s %s does not ask for a soft reboot: %s", c.Kind, c.Name, c.Why)
+		}
+	}
+	return asked, other
+}
+
+// policyFor is the reboot policy of nodes that follow the plan: the pool's, or where it has none what the owners of the
+// changes ask for. Against says why that counts for nothing.
+func (f Foresight) policyFor(p Plan) (policy softreboot.Policy, against string) {
+	asked, other := p.asksSoft()
 	switch {
-	case p.Level != LevelReboot || f.Reboot == "" || f.Reboot == softreboot.Hard:
-		return ""
+	case asked && f.Reboot == softreboot.Hard:
+		return softreboot.Hard, "the pool's reboot policy is Hard"
+	case !asked || f.Reboot != softreboot.Unset:
+		return f.Reboot, ""
+	case other != "":
+		return softreboot.Hard, other
+	}
+	return softreboot.SoftIfPossible, ""
+}
+
+// rebootOf says how a node that follows the plan reboots, as far as configs and images tell, and by which policy unless
+// that is the pool's.
+func (f Foresight) rebootOf(p Plan, change ImageChange) (own softreboot.Policy, said string) {
+	policy, against := f.policyFor(p)
+	if policy != f.Reboot && policy != softreboot.Hard {
+		own = policy
+	}
+	kernel := p.KernelChanges()
+	switch {
+	case p.Level != LevelReboot:
+		return "", ""
+	case against != "":
+		return own, "hard: " + against
+	case policy == softreboot.Unset || policy == softreboot.Hard:
+		return own, ""
 	case f.Settings.Actor == ActorMCO:
-		return "hard: MCO's daemon reboots the node"
+		return own, "hard: MCO's daemon reboots the node"
 	case !p.Stage && change == ImageSame:
-		return "hard: no other image is staged"
+		return own, "hard: no other image is staged"
+	case len(kernel) > 0:
+		return own, "hard: " + strings.Join(kernel, ", ") + " of the config change"
+	case change == ImageContent:
+		return own, likelySoft + " if the image keeps kernel and initramfs"
 	}
-	if kernel := p.KernelChanges(); len(kernel) > 0 {
-		return "hard: " + strings.Join(kernel, ", ") + " of the config change"
-	}
-	if change == ImageContent {
-		return likelySoft + " if the image keeps kernel and initramfs"
-	}
-	return likelySoft
+	return own, likelySoft
 }
 
 // describeReboots adds to the sentence of a plan how its nodes reboot, one of each kind.

@@ -82,7 +82,8 @@ type PublishedRule struct {
 	Origin  Origin `json:"origin"`
 	// Pool is set for rules of owners of MachineConfigs: they hold in that pool.
 	Pool string `json:"pool,omitempty"`
-	// Effect is the level of a change that only this rule is for; two levels where the change itself decides.
+	// Effect is the level of a change that only this rule is for; two levels where the change itself decides. A reboot that
+	// may be soft says so.
 	Effect string `json:"effect"`
 	// Nodes is how many nodes the pools' targets change under this rule now; absent: nobody has counted.
 	Nodes *int `json:"nodes,omitempty"`
@@ -98,6 +99,9 @@ func effectInWords(r Rule) string {
 	p := Plan{Changes: []Change{{}}, Steps: ordered(r.Actions)}
 	if slices.Contains(r.Actions, Action{Type: Special}) {
 		return LevelReload.String() + " or " + LevelDrain.String()
+	}
+	if slices.Contains(r.Actions, Action{Type: SoftReboot}) {
+		return LevelReboot.String() + ", soft where pool and node allow it"
 	}
 	return level(p).String()
 }

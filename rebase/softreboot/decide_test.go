@@ -82,7 +82,10 @@ func TestPolicyOf(t *testing.T) {
 		name, text, err string
 		want            softreboot.Policy
 	}{
-		{name: "none", want: softreboot.Hard},
+		{name: "none", want: softreboot.Unset},
+		{name: "empty", text: " ", want: softreboot.Hard},
+		{name: "the action's word", text: "Reboot", want: softreboot.Hard},
+		{name: "the soft action's word", text: "SoftReboot", want: softreboot.SoftIfPossible},
 		{name: "hard", text: "Hard", want: softreboot.Hard},
 		{name: "soft", text: " SoftIfPossible ", want: softreboot.SoftIfPossible},
 		{name: "required", text: "SoftRequired", want: softreboot.SoftRequired},

@@ -5,13 +5,16 @@ import (
 	"strings"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/postconfig"
 )
 
 // Policy says whether nodes may take an image by a soft reboot.
 type Policy string
 
 const (
-	// Hard: every reboot restarts the hardware. It is the default of pools.
+	// Unset is the policy of a pool that has none: Hard, unless the owners of the changes ask for soft reboots.
+	Unset Policy = ""
+	// Hard: every reboot restarts the hardware.
 	Hard Policy = "Hard"
 	// SoftIfPossible: soft where the node and the image allow it, else hard.
 	SoftIfPossible Policy = "SoftIfPossible"
@@ -19,20 +22,28 @@ const (
 	SoftRequired Policy = "SoftRequired"
 )
 
-// ParsePolicy reads a policy; empty is Hard.
+// ParsePolicy reads a policy; empty is Hard. The words of the disruption policies' grammar are understood: Reboot is
+// Hard, SoftReboot is SoftIfPossible.
 func ParsePolicy(text string) (Policy, error) {
 	switch p := Policy(strings.TrimSpace(text)); p {
-	case "", Hard:
+	case Unset, Hard, Policy(postconfig.Reboot):
 		return Hard, nil
-	case SoftIfPossible, SoftRequired:
+	case SoftIfPossible, Policy(postconfig.SoftReboot):
+		return SoftIfPossible, nil
+	case SoftRequired:
 		return p, nil
 	}
-	return Hard, fmt.Errorf("%q is no reboot policy: write %s, %s or %s", text, Hard, SoftIfPossible, SoftRequired)
+	return Hard, fmt.Errorf("%q is no reboot policy: write %s or %s, %s or %s, or %s", text, Hard, postconfig.Reboot,
+		SoftIfPossible, postconfig.SoftReboot, SoftRequired)
 }
 
 // PolicyOf reads the policy of a pool, the annotation dayone.dev/reboot-policy. One that cannot be read is Hard.
 func PolicyOf(annotations map[string]string) (Policy, error) {
-	p, err := ParsePolicy(annotations[manifests.AnnotationRebootPolicy])
+	text, found := annotations[manifests.AnnotationRebootPolicy]
+	if !found {
+		return Unset, nil
+	}
+	p, err := ParsePolicy(text)
 	if err != nil {
 		return p, fmt.Errorf("read annotation %s: %w", manifests.AnnotationRebootPolicy, err)
 	}

@@ -135,7 +135,9 @@ func TestAdmissionOfWords(t *testing.T) {
 			`"drain" is no level`},
 		{"a reboot policy", annotated(pool("case", 0), manifests.AnnotationRebootPolicy, "SoftIfPossible"), ""},
 		{"an unknown reboot policy", annotated(pool("case", 0), manifests.AnnotationRebootPolicy, "Soft"),
-			`"Soft" is no policy: policies are Hard, SoftIfPossible and SoftRequired`},
+			`"Soft" is no policy: policies are Hard (Reboot), SoftIfPossible (SoftReboot) and SoftRequired`},
+		{"a reboot policy in the words of actions", annotated(pool("case", 0), manifests.AnnotationRebootPolicy,
+			"SoftReboot"), ""},
 		{"soft reboots that a gate never lets through", annotated(annotated(pool("case", 0),
 			manifests.AnnotationRebootPolicy, "SoftRequired"), manifests.AnnotationMaxDisruption, "Drain"),
 			"SoftRequired never takes effect with dayone.dev/max-disruption: Drain"},
@@ -178,6 +180,7 @@ func TestAdmissionReadsActionsAsTheRendererDoes(t *testing.T) {
 		"Restart  a.service ,Reload b.socket", "restart a.service", "Restart a.service b.service", "Reload a/b.service",
 		"Restart .service", "Restart getty@tty1.service", "Special", `Restart a\x2db.mount`, "Drain now", "Explode", "Restart a.service, Restart a.service", "None, None",
 		strings.Repeat("Drain, ", 9) + "Drain", strings.Repeat("Drain, ", 10) + "Drain", "Restart a.conf",
+		"SoftReboot", "softreboot", "SoftReboot, Drain", "Drain, SoftReboot",
 		"Drain\nReload a.timer", "Drain,\n Reload a.timer", "Drain " + strings.Repeat("x", 5000)}
 	refused := 0
 	for _, text := range texts {
@@ -192,6 +195,37 @@ func TestAdmissionReadsActionsAsTheRendererDoes(t *testing.T) {
 		}
 	}
 	assert.Greater(t, refused, 10)
+}
+
+// TestAdmissionRefusesSoftRebootsThatNeverAre holds the policy's paths against the renderer's.
+func TestAdmissionRefusesSoftRebootsThatNeverAre(t *testing.T) {
+	e := install(t)
+	refused := 0
+	for _, path := range []string{"/etc/app.conf", "/etc/sysctl.d/50-app.conf", "/etc/sysctl.conf", "/etc/sysctl.d",
+		"/etc/sysctl.d/a/b", "/etc/modules-load.d/a.conf", "/etc/modules", "/etc/modprobe.d/a.conf",
+		"/etc/udev/rules.d/1.rules", "/etc/udev/hwdb.d/a", "/etc/fstab", "/etc/crypttab", "/etc/ima/ima-policy",
+		"/etc/selinux/config", "/etc/selinux/targeted/policy/policy.33", "/etc/selinux/targeted/booleans",
+		"/etc/system-fips", "/etc/crypto-policies/config", "/etc/ostree/prepare-root.conf", "/var/lib/a"} {
+		mc := machineConfig("case")
+		mc.Spec.Config.Raw = fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[
+			{"path":"/etc/first"},{"path":%q}]}}`, path)
+		for _, action := range []string{"Reboot", "SoftReboot"} {
+			annotated(mc, manifests.AnnotationOwnPostConfigAction, action)
+			_, reading := postconfig.Owners([]*mcfgv1.MachineConfig{mc})
+			err := e.Client.Create(t.Context(), mc.DeepCopy(), client.DryRunAll)
+			assert.Equal(t, reading == nil, err == nil, "%s %s: the renderer says %v, admission %v", action, path, reading, err)
+			if err != nil {
+				refused++
+				assert.True(t, apierrors.IsInvalid(err), "%v", err)
+				assert.ErrorContains(t, err, "SoftReboot never takes effect for "+path)
+			}
+		}
+	}
+	assert.Equal(t, 14, refused)
+	plain := annotated(machineConfig("case"), manifests.AnnotationOwnPostConfigAction, "SoftReboot")
+	require.NoError(t, e.Client.Create(t.Context(), plain, client.DryRunAll), "no files")
+	admin := machineConfiguration(file("/etc/app", `[{"type":"SoftReboot"}]`))
+	require.ErrorContains(t, e.Client.Create(t.Context(), admin, client.DryRunAll), `Unsupported value: "SoftReboot"`)
 }
 
 func TestAdmissionLeavesWhatWasThere(t *testing.T) {

@@ -79,7 +79,11 @@ func (n Node) staged(f softreboot.Facts, s deploy.Status) (softreboot.Facts, err
 	}
 	f.StagedTarget = target(staged, "usr/etc/systemd/system")
 	different, err := trees{booted: booted, staged: staged, etc: filepath.Join(n.Root, "etc")}.differences()
-	f.Differences = slices.Concat(f.Differences, different)
+	for _, name := range different {
+		if !slices.Contains(f.Differences, name) {
+			f.Differences = append(slices.Clip(f.Differences), name)
+		}
+	}
 	return f, err
 }
 
