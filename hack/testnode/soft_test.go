@@ -11,6 +11,9 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
+// nextBooted is ostree's note of the deployment that a soft reboot takes.
+const nextBooted = "/run/ostree/nextroot-booted"
+
 // stageNamed stages an image with /etc/$1 and the further files of $2; the rest are arguments of its deployment.
 const stageNamed = `set -e
 name=$1 more=$2
@@ -92,7 +95,7 @@ func TestSoftReboots(t *testing.T) {
 			assert.Equal(t, 1, r.ExitCode, name)
 			assert.Contains(t, r.Stderr, "Cannot soft-reboot to deployment with different kernel state", name)
 			assert.Contains(t, output(t, n, "ostree", "admin", "status"), "(staged)\n", name)
-			assertFile(t, n, "/run/ostree/nextroot-booted", false)
+			assertFile(t, n, nextBooted, false)
 			output(t, n, "ostree", "admin", "undeploy", "0")
 		}
 	})
@@ -105,6 +108,21 @@ func TestSoftReboots(t *testing.T) {
 		r, err := n.Exec(t.Context(), "mountpoint", "/run/nextroot")
 		require.NoError(t, err)
 		assert.NotZero(t, r.ExitCode)
+	})
+	t.Run("taken back in another mount namespace", func(t *testing.T) {
+		output(t, n, "ostree", "admin", "prepare-soft-reboot", "0")
+		output(t, n, "unshare", "--mount", "--propagation=slave", "ostree", "admin", "prepare-soft-reboot", "--reset")
+		assertFile(t, n, nextBooted, false)
+		assert.Contains(t, output(t, n, "cat", "/proc/1/mountinfo"), " /run/nextroot ", "ostree's umount stays in there")
+		output(t, n, "umount", "--recursive", "/run/nextroot")
+	})
+	t.Run("unmounted without ostree", func(t *testing.T) {
+		output(t, n, "ostree", "admin", "prepare-soft-reboot", "0")
+		output(t, n, "umount", "--recursive", "/run/nextroot")
+		assertFile(t, n, nextBooted, true)
+		assert.Contains(t, output(t, n, "ostree", "admin", "status"), "(staged) (soft-reboot)", "it says so all the same")
+		output(t, n, "ostree", "admin", "prepare-soft-reboot", "--reset")
+		assertFile(t, n, nextBooted, false)
 	})
 	t.Run("the hardware although prepared", func(t *testing.T) {
 		output(t, n, "ostree", "admin", "prepare-soft-reboot", "0")
@@ -122,10 +140,10 @@ func secondSoftReboot(t *testing.T, n *testnode.Node, before string) {
 	require.NoError(t, n.SoftReboot(t.Context()))
 	assert.Equal(t, [2]int{1, 2}, counts(t, n))
 	assertFile(t, n, "/etc/third", true)
-	assertFile(t, n, "/run/ostree/nextroot-booted", true)
+	assertFile(t, n, nextBooted, true)
 	assert.Equal(t, strings.Fields(before)[2], strings.Fields(bootedLine(t, n))[2], "ostree names the one before")
 	output(t, n, "systemctl", "restart", "ostree-boot-complete.service")
-	assertFile(t, n, "/run/ostree/nextroot-booted", false)
+	assertFile(t, n, nextBooted, false)
 	assert.NotEqual(t, strings.Fields(before)[2], strings.Fields(bootedLine(t, n))[2])
 }
 

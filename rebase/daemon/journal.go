@@ -39,6 +39,8 @@ type journal struct {
 	// Hard is why the reboot is hard although the policy allows a soft one; Fell: a soft reboot went before and failed.
 	Hard string `json:"hard,omitempty"`
 	Fell bool   `json:"fell,omitempty"`
+	// Left is why the node went back to the deployment before, after a soft reboot that failed; empty: it did not.
+	Left string `json:"left,omitempty"`
 	// Forced: the plan is a whole update that an administrator asked for; until the node has rebooted for it.
 	Forced bool `json:"forced,omitempty"`
 	// Journey counts the plans, so that what happens on the way to one is told from the same on the way to another.

@@ -65,6 +65,7 @@ type machine struct {
 	prepared, soft bool
 	refuseSoft     error
 	afterSwitch    func() // what the soft reboot leaves
+	before         string // the image of the deployment before the booted one
 }
 
 func deployment(image string, serial int, arguments []string) *deploy.Deployment {
@@ -101,6 +102,15 @@ func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOpt
 }
 
 func (m *machine) Unstage(context.Context) error { m.staged = ""; return nil }
+
+// Rollback lets the next boot take the deployment before.
+func (m *machine) Rollback(context.Context) error {
+	if m.before == "" {
+		return errors.New("there is no deployment to revert to")
+	}
+	m.staged, m.next = m.before, m.arguments
+	return nil
+}
 
 func (m *machine) Reboot(context.Context) error {
 	m.rebooting, m.soft, m.prepared = true, false, false
@@ -158,6 +168,7 @@ func (m *machine) boot(t *testing.T) {
 	}
 	before := m.content[m.booted]
 	m.serial++
+	m.before = m.booted
 	m.booted, m.staged, m.arguments = m.staged, "", m.next
 	after := m.content[m.booted]
 	if before == nil {

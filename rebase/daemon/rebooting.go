@@ -56,7 +56,9 @@ func booted(ctx context.Context, e *edges, in observed) (outcome, error) {
 	case soft:
 		left = checkUserspace(ctx, e, in.journal)
 	case in.journal.Soft != nil:
-		in.journal.Soft, in.journal.Hard = nil, "the hardware rebooted before or during the soft reboot"
+		if in.journal, err = hardInstead(e, in.journal); err != nil {
+			return outcome{}, err
+		}
 	}
 	j := in.journal
 	switch {
@@ -66,6 +68,12 @@ func booted(ctx context.Context, e *edges, in observed) (outcome, error) {
 		return outcome{next: Verifying, journal: &j, record: cameBy(softreboot.Decision{Soft: soft, Why: j.Hard})}, nil
 	case in.record.Desired() != j.Target:
 		return outcome{next: Planning, journal: &j}, nil
+	case j.Left != "" && j.AskedIn != "":
+		j.AskedIn = "" // it is noted before it is a failure
+		return outcome{next: Rebooting, journal: &j,
+			record: cameBy(softreboot.Decision{Why: "back in the image before: " + j.Left})}, nil
+	case j.Left != "":
+		return stayBack(e, j)
 	case j.Reboots >= maxReboots:
 		return outcome{}, e.signs.cause(fmt.Errorf("the node did not come up with %s after %d reboots: it runs on with "+
 			"what it had; give another config or image, or see the journal of ostree-finalize-staged", j.Boots, j.Reboots))

@@ -146,6 +146,56 @@ func fallBack(ctx context.Context, e *edges, in observed, cause error) (outcome,
 	return outcome{next: Rebooting, journal: &j}, nil
 }
 
+// hardInstead notes that the hardware has rebooted although a soft reboot was asked for: by a power cut, or because
+// nothing in the new userspace disarmed its watch.
+func hardInstead(e *edges, j journal) (journal, error) {
+	j.Soft, j.Hard = nil, "the hardware rebooted before or during the soft reboot"
+	why, returned, err := e.userspace.Watched()
+	if err != nil || why == "" {
+		return j, err
+	}
+	j.Fell, j.Hard = true, "after a soft reboot: "+why
+	if returned {
+		j.Left = why
+	}
+	image, err := deploy.ParseImage(j.Boots)
+	if err != nil {
+		return j, fmt.Errorf("read image: %w", err)
+	}
+	return j, e.userspace.NoteFailure(image, why)
+}
+
+// goBack returns to the deployment before by a reboot of the hardware, once: the image is not healthy on fresh hardware
+// either.
+func goBack(ctx context.Context, e *edges, in observed, cause error) (outcome, error) {
+	back, able := e.deployer.(deploy.Rollbacker)
+	if !able {
+		return outcome{}, cause
+	}
+	if err := back.Rollback(ctx); err != nil {
+		return outcome{}, errors.Join(cause, err)
+	}
+	j := in.journal
+	j.Left, j.AskedIn, j.ReadyIn = cause.Error(), in.boot, in.boot
+	e.events.tell(ctx, in.node, in.of(eventSoftFailed,
+		"the node returns to the image before %s: %v", j.Target, cause).warns())
+	return outcome{next: Rebooting, after: waitInterval, journal: &j, reboot: true}, nil
+}
+
+// stayBack keeps a node that went back where it is, until it gets another target or an administrator asks for this one
+// once more.
+func stayBack(e *edges, j journal) (outcome, error) {
+	asked, err := forceAsked(e.root)
+	if err != nil {
+		return outcome{}, err
+	}
+	if asked {
+		return outcome{next: Planning, journal: &j}, nil
+	}
+	return outcome{}, fmt.Errorf("the node went back from %s to the image before: %s; give another config or image, or "+
+		"create %s on the node, which boots the hardware into it once more", j.Target, j.Left, ForcePath)
+}
+
 // kubeletRuns asks systemd, where the node has a kubelet.
 func kubeletRuns(ctx context.Context, e *edges) error {
 	const unit = "kubelet.service"

@@ -158,13 +158,7 @@ func TestSoftRebootThatDoesNotComeIsAHardOne(t *testing.T) {
 	clock := time.Now()
 	f.now = func() time.Time { return clock }
 	f.restart()
-	f.goSoft(configs[1], 2, softreboot.SoftIfPossible)
-	for !f.m.rebooting {
-		_, err := f.agent.Step(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, f.answerDrain())
-	}
-	require.True(t, f.m.soft)
+	f.switching(configs[1])
 	f.m.rebooting = false // systemd does not get there
 	clock = clock.Add(11 * time.Minute)
 	f.settle()
@@ -174,12 +168,7 @@ func TestSoftRebootThatDoesNotComeIsAHardOne(t *testing.T) {
 
 func TestPowerCutDuringASoftReboot(t *testing.T) {
 	f, configs := softFixture(t)
-	f.goSoft(configs[1], 2, softreboot.SoftIfPossible)
-	for !f.m.rebooting {
-		_, err := f.agent.Step(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, f.answerDrain())
-	}
+	f.switching(configs[1])
 	f.powerCut()
 	f.settle()
 	assert.Equal(t, image(2), f.m.booted)
@@ -200,7 +189,97 @@ func TestUnhealthyUserspaceBootsTheHardware(t *testing.T) {
 	f.goSoft(configs[1], 2, softreboot.SoftIfPossible)
 	require.ErrorContains(t, f.fails(), "not healthy after a soft reboot")
 	clock = clock.Add(11 * time.Minute)
+	for f.m.boots == 0 {
+		require.NoError(t, f.step())
+	}
+	delete(f.m.fails, isActive) // on fresh hardware it starts
 	f.settle()
 	assert.Equal(t, []int{1, 0}, []int{f.m.boots, f.m.softs}, "hardware boots, soft reboots since")
 	assert.Contains(t, f.record().LastBoot, "hard: after a soft reboot: the node is not healthy")
+}
+
+// A node that is not healthy on fresh hardware either goes back, and stays there until it gets another target.
+func TestUnhealthyOnFreshHardwareGoesBack(t *testing.T) {
+	f, configs := softFixture(t)
+	clock := time.Now()
+	f.now = func() time.Time { return clock }
+	f.m.fails = map[string]error{}
+	f.write("usr/lib/systemd/system/kubelet.service", "[Unit]\n")
+	const isActive = "is-active --quiet kubelet.service"
+	f.m.afterSwitch = func() { f.m.fails[isActive] = errors.New("inactive") }
+	f.restart()
+	f.goSoft(configs[1], 2, softreboot.SoftIfPossible)
+	require.ErrorContains(t, f.fails(), "not healthy after a soft reboot")
+	clock = clock.Add(11 * time.Minute)
+	require.ErrorContains(t, f.fails(), "not healthy after a soft reboot")
+	assert.Equal(t, []int{1, 0}, []int{f.m.boots, f.m.softs}, "first the hardware boots into the same image")
+	assert.Equal(t, image(2), f.m.booted)
+	clock = clock.Add(11 * time.Minute)
+	f.m.afterSwitch = nil
+	require.ErrorContains(t, f.fails(), "the node went back from")
+	assert.Equal(t, []int{2, 0}, []int{f.m.boots, f.m.softs}, "and then into the one before")
+	assert.Equal(t, image(1), f.m.booted)
+	require.ErrorContains(t, f.fails(), "give another config or image, or create /run/machine-config-daemon-force")
+	assert.Equal(t, 2, f.m.boots, "it stays there")
+	r := f.record()
+	assert.Equal(t, nodestate.StateDegraded, r.State)
+	assert.Contains(t, r.LastBoot, "hard: back in the image before: the node is not healthy")
+	assert.Equal(t, image(1), r.CurrentImage)
+
+	delete(f.m.fails, isActive)
+	f.goSoft(configs[2], 3, softreboot.SoftIfPossible)
+	f.settle()
+	assert.Equal(t, image(3), f.m.booted)
+	assert.Equal(t, "soft", f.record().LastBoot, "another image")
+}
+
+// firedWatch is what the watch of a soft reboot leaves.
+const firedWatch = "var/lib/dayone/soft-reboot-watch"
+
+// The agent does not start in the new userspace: the watch boots the hardware.
+func TestWatchBootsTheHardware(t *testing.T) {
+	f, configs := softFixture(t)
+	f.switching(configs[1])
+	f.m.boot(t)
+	f.write(firedWatch, "hard\n")
+	f.powerCut()
+	f.settle()
+	assert.Equal(t, image(2), f.m.booted)
+	assert.Equal(t, "hard: after a soft reboot: nothing in the new userspace has verified it", f.record().LastBoot)
+	assert.Contains(t, f.read("var/lib/dayone/soft-reboot-failures.json"), "nothing in the new userspace")
+}
+
+// The agent does not start on fresh hardware either: the watch has returned to the image before, and the node stays
+// there until an administrator asks for the whole of it.
+func TestWatchReturnsToTheImageBefore(t *testing.T) {
+	f, configs := softFixture(t)
+	f.switching(configs[1])
+	f.write(firedWatch, "returned\n")
+	f.powerCut()
+	for range 3 {
+		require.ErrorContains(t, f.fails(), "the node went back from")
+	}
+	assert.Equal(t, image(1), f.m.booted)
+	assert.Equal(t, 1, f.m.boots, "it does not try again by itself")
+	assert.Equal(t, nodestate.StateDegraded, f.record().State)
+	const why = "nothing in the new userspace has verified it, nor in the boot of the hardware after it"
+	assert.Equal(t, "hard: back in the image before: "+why, f.record().LastBoot)
+	assert.Equal(t, 1, strings.Count(f.read("var/lib/dayone/soft-reboot-failures.json"), `"why"`))
+
+	f.write("run/machine-config-daemon-force", "")
+	f.settle()
+	assert.Equal(t, image(2), f.m.booted)
+	assert.Equal(t, []int{2, 0}, []int{f.m.boots, f.m.softs}, "hard: a whole update")
+}
+
+// switching brings the node to where the soft reboot into a config's image has been asked for.
+func (f *fixture) switching(mc *mcfgv1.MachineConfig) {
+	f.Helper()
+	f.goSoft(mc, 2, softreboot.SoftIfPossible)
+	for !f.m.rebooting {
+		_, err := f.agent.Step(f.Context())
+		require.NoError(f, err)
+		require.NoError(f, f.answerDrain())
+	}
+	require.True(f, f.m.soft)
 }

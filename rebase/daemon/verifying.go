@@ -26,13 +26,20 @@ func (m marked) Is(target error) bool { return target == m.kind }
 func (m marked) Unwrap() error { return m.error }
 
 // verifying verifies the node. After a soft reboot that does not get there in time the hardware reboots, once, into the
-// same image: the state that the running kernel and /run keep may be the cause.
+// same image: the state that the running kernel and /run keep may be the cause. If that does not help, the node goes back
+// to the deployment before.
 func verifying(ctx context.Context, e *edges, in observed) (outcome, error) {
 	out, err := verify(ctx, e, in)
-	if err == nil || in.journal.Soft == nil || !in.waits(e, softHealthLimit) {
+	if err == nil || !in.waits(e, softHealthLimit) {
 		return out, err
 	}
-	return fallBack(ctx, e, in, err)
+	switch j := in.journal; {
+	case j.Soft != nil:
+		return fallBack(ctx, e, in, err)
+	case j.Fell && j.Left == "":
+		return goBack(ctx, e, in, err)
+	}
+	return out, err
 }
 
 // verify compares the node with its target and records that it has it.
@@ -42,7 +49,7 @@ func verify(ctx context.Context, e *edges, in observed) (outcome, error) {
 			return outcome{}, fmt.Errorf("the node is not healthy: %w", err)
 		}
 	}
-	if in.journal.Soft != nil {
+	if in.journal.Soft != nil || in.journal.Fell {
 		if err := kubeletRuns(ctx, e); err != nil {
 			return outcome{}, fmt.Errorf("the node is not healthy after a soft reboot: %w", err)
 		}

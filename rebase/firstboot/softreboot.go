@@ -54,6 +54,26 @@ func healthy(ctx context.Context, a attempt, j *journal) error {
 	return waitHealthy(ctx, a.o.Root, a.config, a.o.Log)
 }
 
+// sawWatch notes that the watch of the soft reboot has booted the hardware, because this program did not start in the new
+// userspace. Where it did not start after that either, the watch has returned to the OS before, and the node stays there.
+func sawWatch(a attempt, j *journal) error {
+	if j.Soft == nil || j.lastBoot().Soft {
+		return nil
+	}
+	why, returned, err := userspaceOf(a.o).Watched()
+	if err != nil || why == "" {
+		return err
+	}
+	if err := userspaceOf(a.o).NoteFailure(a.wanted.image, why); err != nil {
+		return err
+	}
+	j.Soft, j.Hard = nil, "after a soft reboot: "+why
+	if returned {
+		j.WentBack = why
+	}
+	return j.save()
+}
+
 // rebootHard boots the hardware into the image that a soft reboot has led to: what the kernel and /run keep may be why
 // it is not healthy. If it is not healthy then either, the node goes back.
 func rebootHard(ctx context.Context, a attempt, j *journal, cause error) (bool, error) {

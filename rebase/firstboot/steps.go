@@ -104,6 +104,9 @@ func observe(ctx context.Context, o Options, j *journal) (a attempt, err error) 
 		return a, err
 	}
 	j.sawBoot(id, a.status.Booted)
+	if err := sawWatch(a, j); err != nil {
+		return a, err
+	}
 	if j.State == StateStarting {
 		return a, j.tell()
 	}

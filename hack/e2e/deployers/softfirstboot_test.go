@@ -19,6 +19,7 @@ import (
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/rebase/softreboot"
 )
 
 // sameKernel lets the node's image be the base with the config's files: kernel and arguments stay.
@@ -164,6 +165,98 @@ func TestPowerCutAroundASoftReboot(t *testing.T) {
 			f.waitDone()
 			assert.Equal(t, f.image, f.status().Booted.Image.String())
 			f.output("test", "!", "-e", "/run/nextroot/usr")
+		})
+	}
+}
+
+// The unit of firstboot does not start in the new userspace. The watch of the soft reboot, which the test does not wait
+// for, boots the hardware into the same image, and when nothing starts there either it returns to the boot image.
+func TestWatchOfASoftReboot(t *testing.T) {
+	need(t)
+	t.Parallel()
+	const watch, condition = "dayone-soft-reboot-watch", "/var/lib/dayone/starts"
+	dropIn := deploytest.Entry{Name: "usr/lib/systemd/system/" + firstboot.UnitName + ".d/10-never.conf",
+		Body: "[Unit]\nConditionPathExists=" + condition + "\n"}
+	for _, c := range []struct {
+		name   string
+		starts bool // on fresh hardware
+		state  firstboot.State
+		counts [2]int
+	}{
+		{"starts on fresh hardware", true, firstboot.StateDone, [2]int{2, 1}},
+		{"never starts", false, firstboot.StateRolledBack, [2]int{3, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newSoftFixture(t, deploy.KindOSTree, nil, sameKernel(dropIn))
+			f.start()
+			require.NoError(t, f.node.WaitSoftReboot(t.Context(), 1))
+			fire := func(boots int) {
+				t.Helper()
+				require.NoError(t, f.node.WaitReady(t.Context()))
+				assert.Equal(t, "image", strings.TrimSpace(f.output("cat", "/etc/from-image")), "the image runs")
+				assert.Equal(t, "active", strings.TrimSpace(f.output("systemctl", "is-active", watch+".timer")))
+				f.output("systemctl", "start", "--no-block", watch+".service")
+				f.until("booted", func() bool { return f.boots() == boots })
+			}
+			if c.starts {
+				f.put(condition, 0o644, nil)
+			}
+			fire(2)
+			if !c.starts {
+				fire(3)
+			}
+			f.until(string(c.state), func() bool { return f.record().State == c.state })
+			assert.Equal(t, c.counts, f.counts())
+			assert.Contains(t, f.record().Hard, "after a soft reboot: nothing in the new userspace has verified it")
+			failures, err := os.ReadFile(f.path("/var/lib/dayone/soft-reboot-failures.json"))
+			require.NoError(t, err)
+			assert.Contains(t, string(failures), "nothing in the new userspace", "that image is never taken softly again")
+			r, _ := f.run("ls /etc/systemd/system/*soft-reboot* /run/systemd/system/*soft-reboot*")
+			assert.NotZero(t, r.ExitCode, "nothing of the watch is left: %s", r.Stdout)
+			r, _ = f.run("test -e /etc/from-image")
+			assert.Equal(t, c.starts, r.ExitCode == 0, "the image runs")
+			if !c.starts {
+				assert.Contains(t, f.record().WentBack, "nor in the boot of the hardware after it")
+			}
+		})
+	}
+}
+
+// Somebody else has prepared a soft reboot, or has prepared one and unmounted it by hand: neither is taken for ours, and
+// the node boots its own image.
+func TestSomebodyElsesSoftReboot(t *testing.T) {
+	need(t)
+	t.Parallel()
+	const stage = `set -e
+booted=$(ostree admin status | sed -n 's/^\* dayone \([0-9a-f]*\)\..*$/\1/p')
+mkdir -p /var/tmp/other/usr/etc && echo other >/var/tmp/other/usr/etc/other
+ostree --repo=/sysroot/ostree/repo commit -b other --tree=ref=$booted --tree=dir=/var/tmp/other --bootable >&2
+ostree admin deploy --stage other
+ostree admin prepare-soft-reboot 0
+`
+	for _, c := range []struct {
+		name, also string
+		policy     softreboot.Policy
+		counts     [2]int
+	}{
+		{"prepared", "", softreboot.Hard, [2]int{2, 0}},
+		{"prepared, and ours is soft", "", softreboot.SoftIfPossible, [2]int{1, 1}},
+		{"unmounted by hand", "umount --recursive /run/nextroot", softreboot.SoftIfPossible, [2]int{1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newSoftFixture(t, deploy.KindOSTree, nil, sameKernel(), func(f *fixture) { f.config.RebootPolicy = c.policy })
+			f.disable(firstboot.UnitName)
+			f.start()
+			require.NoError(t, f.node.WaitReady(t.Context()))
+			f.output("sh", "-c", stage+c.also)
+			f.enable(firstboot.UnitName) // for the boots after this one
+			f.output("systemctl", "start", "--no-block", firstboot.UnitName)
+			f.waitDone()
+			f.until("counted", func() bool { return f.counts() == c.counts })
+			assert.Equal(t, f.image, f.status().Booted.Image.String())
+			assert.NotContains(t, f.output("cat", "/proc/1/mountinfo"), " /run/nextroot ")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"dayone.dev/dayone/rebase/deploy"
@@ -21,10 +22,15 @@ const (
 	// crioVersion is where CRI-O notes that it has seen this boot (crio.conf(5), version_file). /run outlives a soft
 	// reboot: without the file CRI-O cleans up after the containers of the userspace before, as after a reboot.
 	crioVersion = "/run/crio/version"
-	// units holds units of this boot; it outlives a soft reboot.
-	units = "/run/systemd/system"
-	// watchName is the timer that boots the hardware when nothing in the new userspace disarms it.
+	// units holds units of this boot; it outlives a soft reboot. lasting holds those of the deployment.
+	units, lasting = "/run/systemd/system", "/etc/systemd/system"
+	// watchName is the timer that boots the hardware when nothing in the new userspace disarms it. Before it does, it puts
+	// a second one in place: when nothing disarms that in the new boot, the node returns to the deployment before.
 	watchName = "dayone-soft-reboot-watch"
+	// second is where the units of the second watch wait.
+	second = "/run/dayone/soft-reboot-watch"
+	// watchMark says which of the two has fired since the last soft reboot.
+	watchMark = "/var/lib/dayone/soft-reboot-watch"
 	// watchSeconds is how long that takes: longer than a start of the services of a slow node.
 	watchSeconds = 15 * 60
 	// switchScript stops kubelet before the container runtimes, so that it starts nothing again, and asks for the soft
@@ -69,7 +75,7 @@ func CancelSoft(ctx context.Context) error {
 
 // SoftReboot asks systemd for a soft reboot, by name: where nothing is prepared it would start the same root again, so
 // that is refused. PID 1 carries it out, because an agent that kubelet has started must not be what holds a stopped
-// kubelet. A timer boots the hardware if nothing in the new userspace calls DisarmWatch in time.
+// kubelet. A timer boots the hardware if nothing in the new userspace calls DisarmWatch in time; see WatchFired.
 func SoftReboot(ctx context.Context) error {
 	mounted, err := NextRootMounted("/")
 	if err != nil {
@@ -79,7 +85,7 @@ func SoftReboot(ctx context.Context) error {
 		return &deploy.Fault{Class: deploy.ClassInternal, Op: "ask for a soft reboot",
 			Err: fmt.Errorf("nothing is mounted at %s any more", nextRoot), Next: "nothing: the node reboots its hardware"}
 	}
-	if err := armWatch(units); err != nil {
+	if err := armWatches("/"); err != nil {
 		return err
 	}
 	if err := os.Remove(crioVersion); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -89,10 +95,48 @@ func SoftReboot(ctx context.Context) error {
 		"/bin/sh", "-c", switchScript)
 }
 
-// armWatch writes the units of the timer. systemd reads them when it starts anew; the running one does not know them.
-func armWatch(dir string) error {
+// What is in watchMark: the watch has booted the hardware into the same image; nothing disarmed it in that boot either,
+// and it has returned to the deployment before.
+const firedHard, firedReturn = "hard", "returned"
+
+// WatchFired tells whether the watch of the last soft reboot has booted the hardware, and whether it has returned to the
+// deployment before.
+func WatchFired(root string) (fired, returned bool, err error) {
+	raw, err := os.ReadFile(filepath.Join(root, watchMark))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, false, fmt.Errorf("read what the watch of the soft reboot has done: %w", err)
+	}
+	said := strings.TrimSpace(string(raw))
+	return said != "", said == firedReturn, nil
+}
+
+// armWatches writes the units of both watches. systemd reads them when it starts anew; the running one does not know
+// them. What cannot be done before the hardware reboots is left out: the reboot counts.
+func armWatches(root string) error {
+	err := os.Remove(filepath.Join(root, watchMark))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the watch of the soft reboot before: %w", err)
+	}
+	mark := func(w string) string {
+		return fmt.Sprintf("mkdir -p %s; echo %s >%s; sync", filepath.Dir(watchMark), w, watchMark)
+	}
+	first := mark(firedHard) + "; cp -R " + second + "/. " + lasting
+	// The old deployment is the next one in ostree's order. The units belong to the new one, and go before it is left.
+	again := "cd " + lasting + "; rm -f " + strings.Join(watchFiles(), " ") + "; ostree admin set-default 1 && { " +
+		mark(firedReturn) + "; }"
+	return errors.Join(armWatch(filepath.Join(root, units), first), armWatch(filepath.Join(root, second), again))
+}
+
+// watchFiles are a watch's files, below a directory of units. The timer is last.
+func watchFiles() []string {
+	return []string{"timers.target.wants/" + watchName + ".timer", watchName + ".service", watchName + ".timer"}
+}
+
+// armWatch writes the units of a watch that runs a script before it boots the hardware.
+func armWatch(dir, script string) error {
 	service := "[Unit]\nDescription=Reboot the hardware: nothing has verified the soft reboot\nDefaultDependencies=no\n" +
-		"[Service]\nType=oneshot\nEnvironment=" + skipAuto + "\nExecStart=systemctl --no-block reboot\n"
+		"[Service]\nType=oneshot\nEnvironment=" + skipAuto + "\nExecStart=-/bin/sh -c '" + script + "'\n" +
+		"ExecStart=systemctl --no-block reboot\n"
 	timer := fmt.Sprintf("[Unit]\nDescription=Wait for the verification of the soft reboot\n[Timer]\nOnActiveSec=%d\n",
 		watchSeconds)
 	wants := filepath.Join(dir, "timers.target.wants")
@@ -111,10 +155,12 @@ func armWatch(dir string) error {
 	return nil
 }
 
-// WatchArmed tells whether SoftReboot's timer is there.
+// WatchArmed tells whether a watch is there that SoftReboot has armed, for this boot or for the one after it.
 func WatchArmed(root string) bool {
-	_, err := os.Lstat(filepath.Join(root, units, watchName+".timer"))
-	return err == nil
+	return slices.ContainsFunc([]string{units, lasting}, func(dir string) bool {
+		_, err := os.Lstat(filepath.Join(root, dir, watchName+".timer"))
+		return err == nil
+	})
 }
 
 // DisarmWatch ends the timer that SoftReboot left; none is no error.
@@ -129,12 +175,13 @@ func DisarmWatch(ctx context.Context, root string) error {
 	if err != nil && (!errors.As(err, &ended) || ended.ExitCode() != notLoaded) {
 		return fmt.Errorf("disarm the watch of the soft reboot: %w: %s", err, strings.TrimSpace(string(out)))
 	}
-	dir := filepath.Join(root, units)
 	var errs []error
-	for _, name := range []string{"timers.target.wants/" + watchName + ".timer", watchName + ".service",
-		watchName + ".timer"} { // the timer last: while it is there this is done again
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+	for _, dir := range []string{second, lasting, units} {
+		for _, name := range watchFiles() { // the timer last: while it is there this is done again
+			err := os.Remove(filepath.Join(root, dir, name))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -3,6 +3,7 @@ package program
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,15 +14,30 @@ func TestWatch(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, units)
 	require.NoError(t, DisarmWatch(t.Context(), root), "none is no error")
-	require.NoError(t, armWatch(dir))
-	require.NoError(t, armWatch(dir), "twice is once")
+	require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(watchMark)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, watchMark), []byte(firedReturn+"\n"), 0o600))
+	fired, returned, err := WatchFired(root)
+	require.NoError(t, err)
+	assert.True(t, fired && returned, "that of another soft reboot")
+	require.NoError(t, armWatches(root))
+	require.NoError(t, armWatches(root), "twice is once")
+	fired, _, err = WatchFired(root)
+	require.NoError(t, err)
+	assert.False(t, fired)
 	assert.True(t, WatchArmed(root))
 	wanted, err := os.Stat(filepath.Join(dir, "timers.target.wants", watchName+".timer"))
 	require.NoError(t, err, "the link leads to the timer")
 	assert.NotZero(t, wanted.Size())
-	service, err := os.ReadFile(filepath.Join(dir, watchName+".service"))
-	require.NoError(t, err)
-	assert.Contains(t, string(service), "Environment="+skipAuto+"\nExecStart=systemctl --no-block reboot\n")
+	for _, dir := range []string{dir, filepath.Join(root, second)} {
+		service, err := os.ReadFile(filepath.Join(dir, watchName+".service"))
+		require.NoError(t, err)
+		assert.Contains(t, string(service), "Environment="+skipAuto+"\n")
+		assert.True(t, strings.HasSuffix(string(service), "\nExecStart=systemctl --no-block reboot\n"))
+	}
+	require.NoError(t, os.RemoveAll(dir))
+	assert.False(t, WatchArmed(root), "the second one waits")
+	require.NoError(t, os.CopyFS(filepath.Join(root, lasting), os.DirFS(filepath.Join(root, second))))
+	assert.True(t, WatchArmed(root), "it is in place")
 }
 
 func TestNextRootMounted(t *testing.T) {

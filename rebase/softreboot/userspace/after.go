@@ -1,15 +1,19 @@
 package userspace
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/deploy/program"
@@ -23,7 +27,8 @@ const nextBooted = "run/ostree/nextroot-booted"
 // Mend settles what a soft reboot leaves to the new userspace; it is called before anything is read from ostree. It
 // disarms the watch that the soft reboot has set, and lets ostree know which deployment runs: after a second soft
 // reboot in one hardware boot ostree-boot-complete.service may count as started already, and ostree calls the
-// deployment before booted. While a soft reboot is prepared there is nothing to settle.
+// deployment before booted. While a soft reboot is prepared there is nothing to settle. What is left of one that
+// somebody has withdrawn without ostree goes: ostree would call a deployment booted that is not.
 func (n Node) Mend(ctx context.Context) error {
 	left := filepath.Join(n.Root, nextBooted)
 	_, err := os.Lstat(left)
@@ -37,6 +42,11 @@ func (n Node) Mend(ctx context.Context) error {
 	if disarmErr := program.DisarmWatch(ctx, n.Root); disarmErr != nil || err != nil {
 		return disarmErr
 	}
+	if taken, err := n.runs(left); err != nil {
+		return err
+	} else if !taken {
+		return os.Remove(left)
+	}
 	// Where the service is just starting, a restart would kill it half way: the start waits for it.
 	for _, verb := range []string{"start", "restart"} {
 		if _, err := n.Run(ctx, "systemctl", verb, "ostree-boot-complete.service"); err != nil {
@@ -49,6 +59,36 @@ func (n Node) Mend(ctx context.Context) error {
 	return &deploy.Fault{Class: deploy.ClassInternal, Op: "find out which deployment runs",
 		Err:  errors.New("ostree-boot-complete.service left /" + nextBooted),
 		Next: "look at its journal, or reboot the node's hardware: systemctl reboot"}
+}
+
+// runs tells whether "/" is the deployment that a note of ostree's is about. The note, a GVariant in the machine's byte
+// order, has device and inode of the deployment's directory beside each other. Source: ostree, otcore.h,
+// backing-root-device-inode.
+func (n Node) runs(note string) (bool, error) {
+	raw, err := os.ReadFile(note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // ostree has it done meanwhile
+	}
+	if err != nil {
+		return false, fmt.Errorf("read which deployment a soft reboot takes: %w", err)
+	}
+	etc, err := os.Stat(filepath.Join(n.Root, "etc"))
+	if err != nil {
+		return false, fmt.Errorf("find the deployment at /: %w", err)
+	}
+	trees, err := filepath.Glob(filepath.Join(n.Root, "ostree/deploy/*/deploy/*/etc"))
+	if err != nil {
+		return false, fmt.Errorf("find the deployment at /: %w", err)
+	}
+	for _, tree := range trees {
+		var st syscall.Stat_t
+		if is, err := os.Stat(tree); err != nil || !os.SameFile(is, etc) || syscall.Stat(filepath.Dir(tree), &st) != nil {
+			continue // another one, or one that is being removed
+		}
+		key := binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, st.Dev), st.Ino)
+		return bytes.Contains(raw, key), nil
+	}
+	return true, nil // nobody can tell: ostree decides, and Check looks at it
 }
 
 // Switch is what a soft reboot is checked against afterwards.
@@ -139,6 +179,20 @@ func (n Node) survivor(asked uint64) error {
 	return nil
 }
 
+// Watched is what to note of a soft reboot of which the hardware has rebooted, by its watch; empty: the watch had no
+// part in it. Returned: the node runs the deployment before.
+func (n Node) Watched() (why string, returned bool, err error) {
+	fired, returned, err := program.WatchFired(n.Root)
+	if err != nil || !fired {
+		return "", false, err
+	}
+	why = "nothing in the new userspace has verified it"
+	if returned {
+		why += ", nor in the boot of the hardware after it"
+	}
+	return why, returned, nil
+}
+
 // failuresPath holds why soft reboots of this node failed, by the image's digest.
 const failuresPath = "var/lib/dayone/soft-reboot-failures.json"
 
@@ -156,6 +210,7 @@ func (n Node) NoteFailure(image deploy.Image, why string) error {
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(f failure) bool { return f.Image == image.Digest.String() })
 	all = append(all, failure{Image: image.Digest.String(), Why: why})
 	raw, err := json.Marshal(all[max(0, len(all)-maxFailures):])
 	if err != nil {

@@ -2,10 +2,13 @@ package userspace_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -59,6 +62,13 @@ func (h *host) write(name, content string) {
 	require.NoError(h, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(h, os.RemoveAll(path))
 	require.NoError(h, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// place is a directory's device and inode as ostree writes them.
+func (h *host) place(tree string) string {
+	var st syscall.Stat_t
+	require.NoError(h, syscall.Stat(filepath.Join(h.root, tree), &st))
+	return string(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, st.Dev), st.Ino))
 }
 
 func (h *host) node() userspace.Node { return userspace.Node{Root: h.root, Run: h.script.Run} }
@@ -272,18 +282,25 @@ func TestCheck(t *testing.T) {
 func TestMend(t *testing.T) {
 	const nextBooted, start = "run/ostree/nextroot-booted", "systemctl start ostree-boot-complete.service"
 	const restart = "systemctl restart ostree-boot-complete.service"
+	note := func(h *host, tree string) { h.write(nextBooted, "x"+h.place(tree)+"y") }
 	for _, c := range []struct {
 		name   string
 		change func(*host)
 		calls  []string
 		err    string
+		gone   bool
 	}{
+		{name: "withdrawn without ostree", change: func(h *host) { note(h, stagedTree) }, gone: true},
+		{name: "nobody can tell", change: func(h *host) {
+			note(h, stagedTree)
+			require.NoError(h, os.Remove(filepath.Join(h.root, bootedTree, "etc")))
+		}, calls: []string{start, restart}, err: "left /run/ostree/nextroot-booted"},
 		{name: "no soft reboot", change: func(*host) {}},
 		{name: "prepared", change: func(h *host) {
 			h.write(nextBooted, "")
 			h.write("proc/1/mountinfo", mounts+"99 27 0:41 / /run/nextroot ro - overlay composefs ro\n")
 		}},
-		{name: "ostree names the one before", change: func(h *host) { h.write(nextBooted, "") },
+		{name: "ostree names the one before", change: func(h *host) { note(h, bootedTree) },
 			calls: []string{start, restart},
 			err:   "ostree-boot-complete.service left /run/ostree/nextroot-booted"},
 	} {
@@ -292,6 +309,9 @@ func TestMend(t *testing.T) {
 			c.change(h)
 			err := h.node().Mend(t.Context())
 			assert.Equal(t, c.calls, h.script.Calls)
+			if c.gone {
+				assert.NoFileExists(t, filepath.Join(h.root, nextBooted))
+			}
 			if c.err == "" {
 				assert.NoError(t, err)
 			} else {
@@ -300,7 +320,7 @@ func TestMend(t *testing.T) {
 		})
 	}
 	h := newHost(t)
-	h.write(nextBooted, "")
+	note(h, bootedTree)
 	var asked []string
 	mended := userspace.Node{Root: h.root, Run: func(_ context.Context, _ string, args ...string) ([]byte, error) {
 		asked = append(asked, args[0])
@@ -312,8 +332,11 @@ func TestMend(t *testing.T) {
 
 func TestFailuresAreBounded(t *testing.T) {
 	h := newHost(t)
-	for range 40 {
-		require.NoError(t, h.node().NoteFailure(h.status().Booted.Image, "x"))
+	for i := range 40 {
+		image, err := deploy.ParseImage(fmt.Sprintf("r.example.com/os@sha256:%064d", i))
+		require.NoError(t, err)
+		require.NoError(t, h.node().NoteFailure(image, "x"))
+		require.NoError(t, h.node().NoteFailure(image, "y"), "once more is no other one")
 	}
 	raw, err := os.ReadFile(filepath.Join(h.root, "var/lib/dayone/soft-reboot-failures.json"))
 	require.NoError(t, err)
