@@ -24,6 +24,9 @@ const (
 	hostPullSecret = "/root/.docker/config.json"
 	// hostRegistries has the mirrors for programs of this host.
 	hostRegistries = "/etc/containers/registries.conf"
+	// installerManifests are those of the installer and of the user; releaseScript asks the release image for its parts.
+	installerManifests = "/opt/openshift/openshift"
+	releaseScript      = "/usr/local/bin/release-image.sh"
 	// recordsDir has the service records, which the installer's gather takes as they are.
 	recordsDir = "/var/log/openshift"
 	// LoopbackConfigURL is MCO's server on this host, which the gate lets through.

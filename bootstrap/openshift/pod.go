@@ -2,20 +2,25 @@ package openshift
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/pkg/sysregistriesv2"
 	"github.com/containers/image/v5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
@@ -97,14 +102,55 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-excerpt):], " | ")
 }
 
-// ReleaseBase asks the release image for its OS image, as the installer's own scripts do.
-func ReleaseBase(ctx context.Context) (string, error) {
-	const script = `. /usr/local/bin/release-image.sh && { image_for rhel-coreos || image_for stream-coreos; }`
-	out, err := exec.CommandContext(ctx, "bash", "-c", script).Output()
+// ReleaseBase asks the release image for its OS image as the installer's own scripts do: for that of the OS image stream
+// that the installer's manifests name, if they name one. root stands before the installer's paths.
+func ReleaseBase(ctx context.Context, root string) (string, error) {
+	stream, err := chosenStream(filepath.Join(root, installerManifests))
 	if err != nil {
-		return "", fmt.Errorf("ask the release image for its OS image: %w", err)
+		return "", err
+	}
+	tags, err := streamTags(stream)
+	if err != nil {
+		return "", err
+	}
+	const script = `. "$1" && shift && for tag; do image_for "$tag" && exit; done; exit 1`
+	out, err := exec.CommandContext(ctx, "bash", append([]string{"-c", script, "bash", filepath.Join(root, releaseScript)},
+		tags...)...).Output()
+	if err != nil {
+		return "", fmt.Errorf("ask the release image for %s: %w", strings.Join(tags, " or "), err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// chosenStream is the default stream of the OSImageStream that the installer writes where it knows streams; empty: it
+// has written none.
+func chosenStream(dir string) (stream string, err error) {
+	read := manifests.InstallDirectory("")
+	read.Inspect = func(raw []byte, _ manifests.Origin) {
+		var o mcfgv1.OSImageStream // installers write it in an older version, too
+		if json.Unmarshal(raw, &o) == nil && o.Kind == "OSImageStream" && o.Name == render.OSImageStreamName {
+			stream = o.Spec.DefaultStream
+		}
+	}
+	if _, err := manifests.ReadDir(dir, read); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("look for the OS image stream: %w", err)
+	}
+	return stream, nil
+}
+
+// streamTags are the names of a stream's OS image in the release, the first that is there counts
+// (openshift/machine-config-operator, pkg/osimagestream and test/extended-priv/const.go).
+func streamTags(stream string) ([]string, error) {
+	const rhel = "rhel-coreos"
+	switch version, isRHEL := strings.CutPrefix(stream, "rhel-"); {
+	case stream == "":
+		return []string{rhel, "stream-coreos"}, nil
+	case stream == "rhel-9":
+		return []string{rhel}, nil
+	case isRHEL:
+		return []string{rhel + "-" + version}, nil
+	}
+	return nil, fmt.Errorf("OS image stream %s: its name in the release is not known", stream)
 }
 
 // mirrors lists where an image may be had by a registries.conf: its mirrors, then its own registry.

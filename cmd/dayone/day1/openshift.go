@@ -34,7 +34,7 @@ func errUnknownFlow() error { return cli.Usagef("--flow: write standalone or ope
 
 // runOpenShift is dayone bootstrap on an installer's bootstrap node.
 func runOpenShift(ctx context.Context, o standalone.Options) error {
-	base := openshift.ReleaseBase
+	base := func(ctx context.Context) (string, error) { return openshift.ReleaseBase(ctx, "/") }
 	if o.BaseSource != "" {
 		base = func(context.Context) (string, error) { return o.BaseSource, nil }
 	}
