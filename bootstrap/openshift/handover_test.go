@@ -21,10 +21,18 @@ const patience = 5 * time.Minute
 // recorded waits until the service record has a word of the hand-over.
 func (n *node) recorded(word string) {
 	n.t.Helper()
-	require.Eventually(n.t, func() bool {
+	found := func() bool {
 		raw, _ := os.ReadFile(n.at("/var/log/openshift/dayone-bootstrap.json"))
 		return strings.Contains(string(raw), word)
-	}, patience, 100*time.Millisecond, word)
+	}
+	for until := time.Now().Add(patience); !found(); time.Sleep(100 * time.Millisecond) {
+		select {
+		case <-n.process.Done:
+			require.True(n.t, found(), "the program ended before it wrote %q", word)
+		default:
+			require.True(n.t, time.Now().Before(until), "the program did not write %q", word)
+		}
+	}
 }
 
 // The installer's report of a complete bootstrap is held back while the final registry is down, while the process dies,

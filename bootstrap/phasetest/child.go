@@ -107,6 +107,8 @@ type Process struct {
 	// stop, as a service manager does.
 	Wait            func() Ended
 	Kill, Terminate func()
+	// Done is closed when it has ended.
+	Done <-chan struct{}
 }
 
 // Begin is Start for a child that a test ends.
@@ -121,7 +123,8 @@ func Begin(t testing.TB, order any) Process {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	done := make(chan struct{})
+	go func() { ended <- cmd.Wait(); close(done) }()
 	wait := sync.OnceValue(func() Ended {
 		defer cancel()
 		e := Ended{Err: <-ended, Log: errs.String()}
@@ -133,8 +136,20 @@ func Begin(t testing.TB, order any) Process {
 		return e
 	})
 	kill := func() { cancel(); wait() }
-	t.Cleanup(kill) // a child that still writes when the test ends would write into directories that are being removed
-	return Process{Wait: wait, Kill: kill, Terminate: func() { require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) }}
+	t.Cleanup(func() { // a child that still writes when the test ends would write into directories that are being removed
+		kill()
+		if t.Failed() {
+			t.Logf("%s", wait().tail())
+		}
+	})
+	terminate := func() { require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) }
+	return Process{Wait: wait, Kill: kill, Terminate: terminate, Done: done}
+}
+
+// tail is what a child said last, and how it ended.
+func (e Ended) tail() string {
+	lines := strings.Split(strings.TrimSpace(e.Log), "\n")
+	return fmt.Sprintf("child: %v\n%s", e.Err, strings.Join(lines[max(0, len(lines)-40):], "\n"))
 }
 
 // Only are the events of one kind.
