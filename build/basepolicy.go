@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,21 +15,37 @@ import (
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/signature"
 
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render/mirrors"
 	"dayone.dev/dayone/registry/imagepolicy"
 	"dayone.dev/dayone/registry/transfer"
 )
 
-// demand is what a policy asks of the base image.
+// demand is what a policy asks of the base image. next says how an admin corrects the policy.
 type demand struct {
-	policy, scope string
-	reqs          signature.PolicyRequirements
+	policy, scope, next string
+	reqs                signature.PolicyRequirements
 }
 
-// demandsOn gives what policies ask of a request's base: Options.BasePolicy, and the policy.json of the rendered
-// config, where a ClusterImagePolicy brings it. Of the latter only keys that are written out count: the others are on
-// nodes, and nodes do not pull the base by their default.
+// nodePolicy is a file of the rendered config by which nodes judge images.
+type nodePolicy struct{ path, next string }
+
+// nodePolicies are made of ClusterImagePolicies. In the second one MCO merges the ImagePolicies of the namespace of
+// build pods into them (its pkg/controller/container-runtime-config, updateNamespacedPolicyJSONs).
+func nodePolicies() []nodePolicy {
+	const namespace = cluster.DefaultNamespace
+	return []nodePolicy{
+		{mirrors.PolicyPath, "correct the ClusterImagePolicy with that scope (kubectl get clusterimagepolicies -o yaml), " +
+			"or the MachineConfig with that file"},
+		{"/etc/crio/policies/" + namespace + ".json", "correct the ImagePolicy with that scope (kubectl get imagepolicies " +
+			"-n " + namespace + " -o yaml)"},
+	}
+}
+
+// demandsOn gives what policies ask of a request's base: Options.BasePolicy, and the policies of the rendered config.
+// Of the latter only keys that are written out count: the others are on nodes, and nodes do not pull the base by their
+// default.
 func demandsOn(r Request) (out []demand, err error) {
 	named, err := reference.ParseNormalizedNamed(baseName(r))
 	if err != nil {
@@ -44,52 +61,55 @@ func demandsOn(r Request) (out []demand, err error) {
 			return nil, fmt.Errorf("read policy of base images: %w", err)
 		}
 		if scope, reqs := imagepolicy.For(policy, ref); !imagepolicy.Anything(reqs) {
-			out = append(out, demand{"baseImagePolicy", scope, reqs})
+			out = append(out, demand{"baseImagePolicy", scope, "correct signing.baseImagePolicy", reqs})
 		}
 	}
-	policy, err := signature.NewPolicyFromBytes(nodePolicy(r))
-	if err != nil {
-		return out, nil //nolint:nilerr // there is none, or the nodes' own matter: it was rendered before
+	files, onNodes := filesOf(r), []demand(nil)
+	for _, p := range nodePolicies() {
+		policy, err := signature.NewPolicyFromBytes(files[p.path])
+		if err != nil {
+			continue // there is none, or the nodes' own matter: it was rendered before
+		}
+		scope, all := imagepolicy.For(policy, ref)
+		reqs := signedByKeys(all)
+		same := func(d demand) bool { return d.scope == scope && reflect.DeepEqual(d.reqs, reqs) }
+		if len(reqs) > 0 && !slices.ContainsFunc(onNodes, same) {
+			onNodes = append(onNodes, demand{p.path, scope, p.next, reqs})
+		}
 	}
-	if scope, reqs := imagepolicy.For(policy, ref); signedByKeys(reqs) {
-		out = append(out, demand{mirrors.PolicyPath, scope, reqs})
-	}
-	return out, nil
+	return append(out, onNodes...), nil
 }
 
 // baseName is the base image's own name.
 func baseName(r Request) string { return cmp.Or(r.BaseName, r.Base.Reference) }
 
-// nodePolicy is policy.json of the rendered config, nil without one.
-func nodePolicy(r Request) []byte {
+// filesOf are the rendered config's files that nodePolicies names.
+func filesOf(r Request) map[string][]byte {
+	out := map[string][]byte{}
 	config, err := machineconfig.ParseRendered(r.Config.Spec.Config.Raw)
 	if err != nil {
-		return nil // the build says so
+		return out // the build says so
 	}
 	for _, f := range config.Storage.Files {
-		if path.Clean(f.Path) == mirrors.PolicyPath {
-			raw, err := machineconfig.Contents(f.Contents)
-			if err != nil {
-				return nil
+		at := path.Clean(f.Path)
+		if slices.ContainsFunc(nodePolicies(), func(p nodePolicy) bool { return p.path == at }) {
+			if raw, err := machineconfig.Contents(f.Contents); err == nil {
+				out[at] = raw
 			}
-			return raw
 		}
 	}
-	return nil
+	return out
 }
 
-// signedByKeys says that the requirements are about sigstore's signatures and can be judged without other files.
-func signedByKeys(reqs signature.PolicyRequirements) bool {
-	var types []struct {
-		Type string `json:"type"`
-	}
-	if json.Unmarshal(imagepolicy.Text(reqs), &types) != nil {
-		return false
-	}
-	return !slices.ContainsFunc(types, func(one struct {
-		Type string `json:"type"`
-	}) bool {
-		return one.Type != "sigstoreSigned"
+// signedByKeys are the requirements about sigstore's signatures that can be judged without other files. An image must
+// satisfy each requirement, so that one beside them, such as to take anything, undoes none.
+func signedByKeys(reqs signature.PolicyRequirements) signature.PolicyRequirements {
+	return slices.DeleteFunc(slices.Clone(reqs), func(r signature.PolicyRequirement) bool {
+		var one []struct {
+			Type string `json:"type"`
+		}
+		err := json.Unmarshal(imagepolicy.Text(signature.PolicyRequirements{r}), &one)
+		return err != nil || one[0].Type != "sigstoreSigned"
 	})
 }
 
@@ -120,13 +140,19 @@ func checkBase(ctx context.Context, r Request) error {
 			return &Failure{Class: ClassPolicy, Step: "base", Cause: err,
 				Message: fmt.Sprintf("the base image %s is refused by %s of %s: %v", baseName(r), d.scope, d.policy, err),
 				Next: "take a base image that a key of the policy has signed, each architecture's image too (cosign sign " +
-					"--recursive, dayone sign), or correct the policy"}
+					"--recursive, dayone sign), or " + d.next}
 		}
 		if err != nil {
 			return vouchingFailure("base", err)
 		}
 	}
 	return nil
+}
+
+// BaseRefused says that a build has failed because a policy does not allow its base.
+func BaseRefused(err error) bool {
+	f := AsFailure(err)
+	return f != nil && f.Step == "base" && errors.Is(f, transfer.ErrNotAllowed)
 }
 
 // verifiedBy names the policies that have judged the base of a build that succeeded; empty: none demands a signature.

@@ -1,6 +1,7 @@
 package build_test
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/url"
@@ -45,12 +46,14 @@ func TestBasePolicy(t *testing.T) {
 	}
 	signed, unsigned := image("signed", true), image("unsigned", false)
 	const nodes, reject = "/etc/containers/policy.json", `{"default":[{"type":"reject"}]}`
+	const pods = "/etc/crio/policies/openshift-machine-config-operator.json"
+	const anything = `[{"type":"insecureAcceptAnything"},{`
 	for _, c := range []struct {
 		name string
 		base build.Image
-		// policy is the explicit one, rendered that of the nodes.
-		policy, rendered string
-		refused, by      string
+		// policy is the explicit one, rendered that of the nodes, in file.
+		policy, rendered, file string
+		refused, by            string
 	}{
 		{name: "no policy", base: unsigned},
 		{name: "signed", base: signed, policy: signedBy(key.Public, baseRepository), by: "baseImagePolicy"},
@@ -61,6 +64,16 @@ func TestBasePolicy(t *testing.T) {
 		{name: "the nodes' policy, signed", base: signed, rendered: signedBy(key.Public, "registry.example.com"), by: nodes},
 		{name: "the nodes' policy, unsigned", base: unsigned, rendered: signedBy(key.Public, baseRepository),
 			refused: "of " + nodes},
+		{name: "the nodes' policy, signed by another", base: signed, rendered: signedBy(other.Public, baseRepository),
+			refused: "kubectl get clusterimagepolicies"},
+		{name: "the nodes' policy, merged into one that takes anything", base: unsigned, rendered: strings.Replace(
+			signedBy(key.Public, baseRepository), "[{\n", anything, 1), refused: "no signature exists"},
+		{name: "the pods' policy, signed", base: signed, rendered: signedBy(key.Public, baseRepository), file: pods,
+			by: pods},
+		{name: "the pods' policy, unsigned", base: unsigned, rendered: signedBy(key.Public, baseRepository), file: pods,
+			refused: "kubectl get imagepolicies -n openshift-machine-config-operator"},
+		{name: "another namespace's policy", base: unsigned, rendered: signedBy(key.Public, baseRepository),
+			file: "/etc/crio/policies/default.json"},
 		{name: "the nodes' policy of other images", base: unsigned, rendered: signedBy(key.Public, final)},
 		{name: "the nodes' policy rejects by default", base: unsigned, rendered: reject},
 		{name: "the nodes' keys are in files there", base: unsigned, rendered: strings.Replace(signedBy(key.Public,
@@ -75,7 +88,7 @@ func TestBasePolicy(t *testing.T) {
 				r.BaseName, r.Final = baseRepository+"@"+digest, final
 				r.Options.BasePolicy, r.Options.Rebuild, r.Options.Engine = []byte(c.policy), true, engine
 				if c.rendered != "" {
-					r.Config = buildtest.Config(t, map[string]string{nodes: url.PathEscape(c.rendered)})
+					r.Config = buildtest.Config(t, map[string]string{cmp.Or(c.file, nodes): url.PathEscape(c.rendered)})
 				}
 				result, err := build.NewBuilder(build.BuilderOptions{RetryDelay: time.Millisecond,
 					Keys: &sign.Keys{Key: key}}).Build(t.Context(), r)
@@ -87,6 +100,7 @@ func TestBasePolicy(t *testing.T) {
 					require.NotNil(t, f, "%v", err)
 					assert.Equal(t, "base", f.Step)
 					assert.Contains(t, f.Error(), c.refused)
+					assert.Equal(t, c.policy != "{", build.BaseRefused(err), "signatures may help")
 					continue
 				}
 				require.NoError(t, err)

@@ -33,6 +33,8 @@ type Sources struct {
 	Pools map[string]Source
 	// Copies maps the own names of images to their names in the embedded registry, by digest.
 	Copies map[string]string
+	// Signatures copies those of an image that builds begin with once more, by its own name. Default: none are copied.
+	Signatures func(ctx context.Context, image string) error
 }
 
 // buildImages builds the images of all pools.
@@ -89,6 +91,12 @@ func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s So
 				return build.Result{}, err
 			}
 			out, err := carryOut(ctx, h, p.Name, request, keys)
+			if s.Signatures != nil && build.BaseRefused(err) { // it may have been signed since it was copied
+				if err := s.Signatures(ctx, request.BaseName); err != nil {
+					h.Log.WithError(err).WithField("image", request.BaseName).Warn("signatures cannot be copied")
+				}
+				out, err = carryOut(ctx, h, p.Name, request, keys)
+			}
 			if err != nil {
 				return build.Result{}, err
 			}

@@ -2,7 +2,9 @@ package day1
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildtest"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/registry/registrytest"
@@ -65,6 +68,8 @@ type flow struct {
 	// did are the steps that began; saw is what the last of them got.
 	did []string
 	saw Layered[string]
+	// signatures runs before those of the base are copied once more.
+	signatures func()
 }
 
 var errFlow = errors.New("this step fails")
@@ -81,9 +86,16 @@ func (f *flow) First(ctx context.Context, _ *journal.Run, r *Registry) (string, 
 	if err := f.step("first"); err != nil {
 		return "", Sources{}, err
 	}
-	base, err := r.Import(ctx, transfer.Endpoint{Reference: f.h.base.Reference, CAFile: f.h.source.CAFile,
-		AuthFile: f.h.source.PullAuthFile}, baseName, "base-1")
+	from := transfer.Endpoint{Reference: f.h.base.Reference, CAFile: f.h.source.CAFile, AuthFile: f.h.source.PullAuthFile}
+	base, err := r.Import(ctx, from, baseName, "base-1")
 	out := Sources{Pools: map[string]Source{}, Copies: map[string]string{baseName + "@" + base.Digest: base.Reference}}
+	if f.signatures != nil {
+		out.Signatures = func(ctx context.Context, image string) error {
+			assert.Equal(f.h.t, baseName+"@"+base.Digest, image)
+			f.signatures()
+			return r.CopySignatures(ctx, from, image, "base-1")
+		}
+	}
 	for _, p := range BuiltHere(f.h.In) {
 		out.Pools[p.Name] = Source{Config: buildtest.Config(f.h.t, nil), Controller: &mcfgv1.ControllerConfigSpec{},
 			Base: baseName + "@" + base.Digest}
@@ -92,11 +104,13 @@ func (f *flow) First(ctx context.Context, _ *journal.Run, r *Registry) (string, 
 }
 
 func (f *flow) Final(_ context.Context, _ *journal.Run, l Layered[string]) (Rendered, error) {
+	l.Sources.Signatures = nil // functions cannot be compared
 	f.saw = l
 	return Rendered{Configs: map[string]string{"master": "rendered-master-2"}}, f.step("final")
 }
 
 func (f *flow) Serve(_ context.Context, _ *journal.Run, l Layered[string], final Rendered) (Finisher, error) {
+	l.Sources.Signatures = nil
 	assert.Equal(f.h.t, f.saw, l)
 	assert.Equal(f.h.t, "rendered-master-2", final.Configs["master"])
 	return f, f.step("serve")
@@ -287,6 +301,30 @@ func TestAccess(t *testing.T) {
 	require.Error(t, err)
 	_, err = Outcome(h.Host, Layered[string]{Registry: r})
 	require.Error(t, err)
+}
+
+// A base that is signed after it was copied is built from. Its signatures are copied again only where a policy has
+// refused it.
+func TestBaseThatIsSignedLater(t *testing.T) {
+	h := newHost(t)
+	vendor, err := sign.LoadOrCreate(t.TempDir())
+	require.NoError(t, err)
+	h.In.Signing.BasePolicy = fmt.Appendf(nil, `{"default":[{"type":"reject"}],"transports":{"docker":{%q:[{`+
+		`"type":"sigstoreSigned","keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`, baseName,
+		base64.StdEncoding.EncodeToString(vendor.Public))
+	require.NoError(t, os.MkdirAll(h.StateDir, 0o700))
+	asked := 0
+	_, err = h.run(&flow{signatures: func() { asked++ }})
+	require.True(t, build.BaseRefused(err), "%v", err)
+	assert.Equal(t, 1, asked)
+	_, err = h.run(&flow{signatures: func() {
+		asked++
+		_, err := vendor.Sign(t.Context(), sign.Image{Repository: baseName, Endpoint: transfer.Endpoint{
+			Reference: h.base.Reference, CAFile: h.source.CAFile, AuthFile: h.source.PushAuthFile}})
+		require.NoError(t, err)
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, 2, asked, "the second pool finds it signed")
 }
 
 // The base is taken in for every pool that is built here; what fails is said and is the build's to say again.

@@ -9,11 +9,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	configv1 "github.com/openshift/api/config/v1"
+	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/bootstrap/nodes"
@@ -22,8 +21,6 @@ import (
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/transfer"
@@ -123,12 +120,7 @@ func (r *Registry) Name(repository string) string {
 
 // JudgesBases says that a policy may demand signatures of base images: one of the user's, or those with which MCO
 // renders.
-func JudgesBases(h Host) bool {
-	return h.ByMCO || h.In.Signing.BasePolicy != nil ||
-		slices.ContainsFunc(h.In.Set.ClusterImagePolicies, func(i manifests.Item[*configv1.ClusterImagePolicy]) bool {
-			return i.Object.Name != cluster.ImagePolicy
-		})
-}
+func JudgesBases(h Host) bool { return h.ByMCO || preflight.JudgesBases(h.In) }
 
 // Import copies an image into the embedded registry, under the path of its final repository. The tag keeps it from
 // being collected as an untagged manifest; up to a hyphen it is the phase's name.
@@ -136,27 +128,34 @@ func (r *Registry) Import(ctx context.Context, from transfer.Endpoint, repositor
 	if err := os.MkdirAll(r.scratch, 0o700); err != nil {
 		return Imported{}, fmt.Errorf("make scratch directory: %w", err)
 	}
-	name := r.Name(repository)
-	phase, _, _ := strings.Cut(tag, "-")
-	to := transfer.Endpoint{Reference: "docker://" + name + ":" + tag, CAFile: r.Identity.CAFile,
-		AuthFile: r.Identity.PushAuth}
-	o := transfer.Options{Platform: r.platform, TempDir: r.scratch, CacheDir: r.cache,
-		Log: r.log.WithField("phase", phase)}
-	res, err := transfer.Copy(ctx, from, to, o)
+	copied := transfer.Copy
+	if r.signatures {
+		copied = transfer.CopySigned
+	}
+	to, o := r.place(repository, tag)
+	res, err := copied(ctx, from, to, o)
 	if err != nil {
 		return Imported{}, err
 	}
-	if r.signatures {
-		o.Signatures = true
-		if _, err := transfer.Copy(ctx, from, to, o); err != nil {
-			if ctx.Err() != nil {
-				return Imported{}, err
-			}
-			// who demands them says so
-			r.log.WithError(err).WithField("image", from.Reference).Warn("signatures cannot be copied")
-		}
-	}
-	return Imported{Reference: name + "@" + res.Digest.String(), Digest: res.Digest.String(), Bytes: res.Bytes}, nil
+	return Imported{Reference: r.Name(repository) + "@" + res.Digest.String(), Digest: res.Digest.String(),
+		Bytes: res.Bytes}, nil
+}
+
+// CopySignatures copies the signatures of an image that was imported before, by its own name: it may have been signed
+// since.
+func (r *Registry) CopySignatures(ctx context.Context, from transfer.Endpoint, image, tag string) error {
+	repository, hash, _ := strings.Cut(image, "@")
+	to, o := r.place(repository, tag)
+	o.Attempts = 1
+	return transfer.CopySignatures(ctx, from, to, digest.Digest(hash), o)
+}
+
+// place is where an image is imported to, and how.
+func (r *Registry) place(repository, tag string) (transfer.Endpoint, transfer.Options) {
+	phase, _, _ := strings.Cut(tag, "-")
+	return transfer.Endpoint{Reference: "docker://" + r.Name(repository) + ":" + tag, CAFile: r.Identity.CAFile,
+			AuthFile: r.Identity.PushAuth}, transfer.Options{Platform: r.platform, TempDir: r.scratch, CacheDir: r.cache,
+			Log: r.log.WithField("phase", phase)}
 }
 
 // Holds reports whether the registry has an image with all its blobs.

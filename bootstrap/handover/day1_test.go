@@ -3,6 +3,7 @@ package handover_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
@@ -90,6 +92,33 @@ func (d *bootstrapHost) registry() string {
 	return fmt.Sprintf("%s:%d", phasetest.HostAddress(d.t), d.port)
 }
 
+// judgesBases takes the base from the final registry and lets a policy demand a signature of it, which signs makes.
+func (d *bootstrapHost) judgesBases(final *registrytest.Registry) (policy string, signs func()) {
+	t, dir := d.t, d.options.Dir
+	t.Helper()
+	side, err := installconfig.ReadSidecar(dir)
+	require.NoError(t, err)
+	repository := side.Config.BaseRepository()
+	at := transfer.Endpoint{Reference: "docker://" + repository + ":1", CAFile: final.CAFile, AuthFile: final.PushAuthFile}
+	copied, err := transfer.Copy(t.Context(), transfer.Endpoint{Reference: d.options.BaseSource}, at, transfer.Options{})
+	require.NoError(t, err)
+	at.Reference = repository + "@" + copied.Digest.String()
+	vendor, err := sign.LoadOrCreate(t.TempDir())
+	require.NoError(t, err)
+	policy = fmt.Sprintf(`{"default":[{"type":"reject"}],"transports":{"docker":{%q:[{"type":"sigstoreSigned",`+
+		`"keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`, repository,
+		base64.StdEncoding.EncodeToString(vendor.Public))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "base-policy.json"), []byte(policy), 0o600))
+	side.Config.Signing.BaseImagePolicy = "base-policy.json"
+	require.NoError(t, side.Write(dir))
+	d.options.BaseSource, d.options.BaseCAFile, d.options.BaseAuthFile = at.Reference, final.CAFile, final.PullAuthFile
+	return policy, func() {
+		t.Helper()
+		_, err := vendor.Sign(t.Context(), sign.Image{Repository: repository, Endpoint: at})
+		require.NoError(t, err)
+	}
+}
+
 func (d *bootstrapHost) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.t.Cleanup(cancel)
@@ -145,8 +174,8 @@ func (d *bootstrapHost) outcome(pool string) (rendered *mcfgv1.MachineConfig, p 
 	return nil, p
 }
 
-// Day 1 as it is: the pipeline builds an image into its own registry, three masters join with their agents while the
-// controllers are at work, and the bootstrap host hands over and ends.
+// Day 1 as it is: the pipeline builds an image into its own registry, from a base that a policy demands a signature of,
+// three masters join with their agents while the controllers are at work, and the bootstrap host hands over and ends.
 func TestHandOverWithoutReboot(t *testing.T) {
 	final := registrytest.Start(t)
 	w := newWorld(t, final.CAFile)
@@ -154,7 +183,12 @@ func TestHandOverWithoutReboot(t *testing.T) {
 	late := filepath.Join(t.TempDir(), "kubeconfig") // comes when the masters are there
 	d := newDay1(t, final, day1.HandOver{Kubeconfig: late, FinalCAFile: final.CAFile, Policy: handover.PolicyDeadline,
 		Deadline: waitLimit})
-	d.start()
+	policy, signs := d.judgesBases(final)
+	err := standalone.Run(t.Context(), d.options)
+	require.ErrorContains(t, err, "of baseImagePolicy: ")
+	require.ErrorContains(t, err, "no signature exists")
+	signs()
+	d.start() // the base was copied before it was signed
 	rendered, pool := d.outcome("master")
 	bootstrapRegistry := d.registry()
 	require.True(t, strings.HasPrefix(pool.Image, final.Addr+"/ocp/master-os@sha256:"), pool.Image)
@@ -171,6 +205,7 @@ func TestHandOverWithoutReboot(t *testing.T) {
 	w.settled("master", pool.Config, pool.Image)
 	w.nothingChanged()
 	w.clusterBuilds()
+	w.judgesBases(policy, pool.Image, final)
 
 	// One build, which nobody built, and no Job.
 	builds := w.builds("master")

@@ -2,6 +2,7 @@ package handover_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,9 @@ import (
 
 	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
@@ -42,6 +45,8 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodecontroller"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 func versions() render.Versions {
@@ -104,7 +109,7 @@ func (w *world) controllers() (stop func()) {
 	})
 	start(cluster.Builder, buildcontroller.CacheOptions(cluster.DefaultNamespace), func(mgr ctrl.Manager) error {
 		err := buildcontroller.Add(ctx, mgr, buildcontroller.Options{Log: log, Images: buildcontroller.Registries{},
-			RegistryCA: w.finalCA, Platform: platform, Poll: time.Second,
+			Signer: buildcontroller.Registries{}, RegistryCA: w.finalCA, Platform: platform, Poll: time.Second,
 			Job: job.Options{BuilderImage: "registry.example.com/dayone/builder:1"}})
 		return err
 	})
@@ -348,6 +353,41 @@ func (w *world) clusterBuilds() {
 			Name: m.Spec.RenderedImagePushSecret.Name}, &corev1.Secret{}), pool)
 		require.Eventually(w.t, func() bool { return len(w.jobs(pool)) > 0 }, waitLimit, waitEvery, "no build of %s", pool)
 		assert.Len(w.t, w.builds(pool), 1)
+	}
+}
+
+// judgesBases says that what the bootstrap has built names the policy of base images, and that each build of the
+// cluster asks the same one.
+func (w *world) judgesBases(policy, built string, final *registrytest.Registry) {
+	t := w.t
+	t.Helper()
+	var s corev1.Secret
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace,
+		Name: cluster.SigningKey}, &s))
+	assert.Equal(t, policy, string(s.Data[sign.BasePolicyFile]))
+	key, err := sign.ParsePublicKey(s.Data[sign.PublicFile])
+	require.NoError(t, err)
+	p, err := sign.ReadProvenance(t.Context(), sign.Image{Repository: installconfig.Repository(built),
+		Endpoint: transfer.Endpoint{Reference: built, CAFile: final.CAFile, AuthFile: final.PullAuthFile}}, key)
+	require.NoError(t, err)
+	base := p.BuildDefinition.ResolvedDependencies[0]
+	assert.Equal(t, map[string]string{sign.AnnotationVerified: "true", sign.AnnotationPolicy: "baseImagePolicy"},
+		base.Annotations)
+	for _, pool := range []string{"worker", "infra"} {
+		var secrets corev1.SecretList
+		require.NoError(t, w.client.List(t.Context(), &secrets, client.MatchingLabels{
+			manifests.LabelMachineOSBuild: manifests.LabelValue(w.builds(pool)[0].Name)}))
+		orders := 0
+		for _, s := range secrets.Items {
+			var order job.Order
+			if raw, ok := s.Data[job.FileOrder]; ok {
+				require.NoError(t, json.Unmarshal(raw, &order))
+				assert.Equal(t, policy, string(order.Request.Options.BasePolicy), pool)
+				assert.Equal(t, base.URI, "docker://"+order.Request.BaseName, pool)
+				orders++
+			}
+		}
+		assert.Equal(t, 1, orders, pool)
 	}
 }
 

@@ -261,20 +261,46 @@ func hostSources(o Options) (s preflight.Sources, err error) {
 // importBase imports from the first place that has the image: the mirrors of this host's registries.conf, then its own
 // registry.
 func importBase(ctx context.Context, f flow, r *day1.Registry, image string) (day1.Imported, error) {
-	places, err := mirrors(f.at(hostRegistries), image)
+	places, err := basePlaces(f, image)
 	if err != nil {
 		return day1.Imported{}, err
 	}
-	repository, digest, _ := strings.Cut(image, "@")
-	_, hash, _ := strings.Cut(digest, ":")
+	repository, tag := baseName(image)
 	var errs []error
-	for _, place := range places {
-		from := transfer.Endpoint{Reference: "docker://" + place, CAFile: f.BaseCAFile, AuthFile: f.at(hostPullSecret)}
-		got, err := r.Import(ctx, from, repository, baseTag+hash)
+	for _, from := range places {
+		got, err := r.Import(ctx, from, repository, tag)
 		if err == nil {
 			return got, nil
 		}
 		errs = append(errs, err)
 	}
 	return day1.Imported{}, errors.Join(errs...)
+}
+
+// copySignatures copies the signatures of an image that was imported, from each place that has some.
+func copySignatures(ctx context.Context, f flow, r *day1.Registry, image string) error {
+	places, err := basePlaces(f, image)
+	_, tag := baseName(image)
+	errs := []error{err}
+	for _, from := range places {
+		errs = append(errs, r.CopySignatures(ctx, from, image, tag))
+	}
+	return errors.Join(errs...)
+}
+
+// baseName is the own repository of an image that is imported, and its tag in the embedded registry.
+func baseName(image string) (repository, tag string) {
+	repository, digest, _ := strings.Cut(image, "@")
+	_, hash, _ := strings.Cut(digest, ":")
+	return repository, baseTag + hash
+}
+
+// basePlaces are where an image may be read: the mirrors of this host's registries.conf, then its own registry.
+func basePlaces(f flow, image string) (out []transfer.Endpoint, err error) {
+	places, err := mirrors(f.at(hostRegistries), image)
+	for _, place := range places {
+		out = append(out, transfer.Endpoint{Reference: "docker://" + place, CAFile: f.BaseCAFile,
+			AuthFile: f.at(hostPullSecret)})
+	}
+	return out, err
 }

@@ -78,6 +78,7 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (fi
 		return first, day1.Sources{}, err
 	}
 	sources, err := first.sources(f.Options, base.Embedded)
+	sources.Signatures = func(ctx context.Context, image string) error { return copySignatures(ctx, f, r, image) }
 	return first, sources, err
 }
 

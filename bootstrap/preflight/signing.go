@@ -8,12 +8,18 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2"
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render/mirrors"
 	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
@@ -81,6 +87,18 @@ func resolveSigning(d *directory, rep *report.Report) Signing {
 		out.Public = append(out.Public, public)
 	}
 	return out
+}
+
+// JudgesBases says that a policy of the user's may demand signatures of base images: the one for them, a
+// ClusterImagePolicy, or a policy.json of a MachineConfig.
+func JudgesBases(in *Input) bool {
+	return in.Signing.BasePolicy != nil ||
+		slices.ContainsFunc(in.Set.ClusterImagePolicies, func(i manifests.Item[*configv1.ClusterImagePolicy]) bool {
+			return i.Object.Name != cluster.ImagePolicy
+		}) ||
+		slices.ContainsFunc(in.Set.MachineConfigs, func(i manifests.Item[*mcfgv1.MachineConfig]) bool {
+			return bytes.Contains(i.Object.Spec.Config.Raw, []byte(mirrors.PolicyPath))
+		})
 }
 
 // checkBasePolicy refuses what builds elsewhere could not read: keys in files of this host.

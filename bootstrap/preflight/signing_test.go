@@ -6,13 +6,17 @@ import (
 	"strings"
 	"testing"
 
+	configv1 "github.com/openshift/api/config/v1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets"
+	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
 func TestSigningKeys(t *testing.T) {
@@ -198,5 +202,35 @@ func TestBaseImagePolicy(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, c.content, string(in.Signing.BasePolicy))
 		})
+	}
+}
+
+func TestJudgesBases(t *testing.T) {
+	policy := func(name string) *preflight.Input {
+		p := &configv1.ClusterImagePolicy{}
+		p.Name = name
+		return &preflight.Input{Set: &manifests.Set{
+			ClusterImagePolicies: []manifests.Item[*configv1.ClusterImagePolicy]{manifests.NewItem(p)}}}
+	}
+	file := func(path string) *preflight.Input {
+		c := &mcfgv1.MachineConfig{}
+		c.Spec.Config.Raw = []byte(`{"storage":{"files":[{"path":"` + path + `"}]}}`)
+		return &preflight.Input{Set: &manifests.Set{
+			MachineConfigs: []manifests.Item[*mcfgv1.MachineConfig]{manifests.NewItem(c)}}}
+	}
+	for _, c := range []struct {
+		name string
+		in   *preflight.Input
+		want bool
+	}{
+		{"nothing", &preflight.Input{Set: &manifests.Set{}}, false},
+		{"a policy for bases", &preflight.Input{Set: &manifests.Set{}, Signing: preflight.Signing{BasePolicy: []byte("{}")}},
+			true},
+		{"dayone's own, for what is built", policy(cluster.ImagePolicy), false},
+		{"a ClusterImagePolicy", policy("vendor"), true},
+		{"a policy.json of a MachineConfig", file("/etc/containers/policy.json"), true},
+		{"another file", file("/etc/motd"), false},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, preflight.JudgesBases(c.in)) })
 	}
 }

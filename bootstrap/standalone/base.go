@@ -169,3 +169,12 @@ func (f flow) importBase(ctx context.Context, run *journal.Run, r *day1.Registry
 		Holds: func(ctx context.Context, base baseImage) error { return r.Holds(ctx, base.Reference) },
 	})
 }
+
+// copySignatures copies those of the base image once more.
+func (f flow) copySignatures(ctx context.Context, r *day1.Registry, image string) error {
+	from, err := f.baseEndpoint()
+	if err != nil {
+		return err
+	}
+	return r.CopySignatures(ctx, from, image, phaseBase)
+}

@@ -43,7 +43,9 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (ba
 		maps.Copy(copies, extensions)
 	}
 	copies[base.Final] = base.Reference
-	return base, sources(f.host, base, first, copies), nil
+	out := sources(f.host, base, first, copies)
+	out.Signatures = func(ctx context.Context, image string) error { return f.copySignatures(ctx, r, image) }
+	return base, out, nil
 }
 
 func sources(h day1.Host, base baseImage, first *render.Result, copies map[string]string) day1.Sources {

@@ -77,6 +77,7 @@ func Run(ctx context.Context, in *preflight.Input, pool preflight.Pool, o Option
 			o.Log.WithError(err).Warn("registry was not stopped in order")
 		}
 	}()
+	local.signatures = preflight.JudgesBases(in)
 	request, err := newRequest(ctx, in, pool, local, o)
 	if err != nil {
 		return nil, err
@@ -101,6 +102,8 @@ type localRegistry struct {
 	account  registry.User
 	caFile   string
 	authFile string
+	// signatures are copied with images that builds begin with.
+	signatures bool
 }
 
 // openRegistry starts a registry on loopback, on the same files each time and with a new password.
@@ -139,8 +142,12 @@ func (r *localRegistry) name(repository string) string {
 // imported copies an image into the registry and gives its digest.
 func (r *localRegistry) imported(ctx context.Context, from transfer.Endpoint, repository, tag string,
 	o Options) (string, error) {
-	copied, err := transfer.Copy(ctx, from, r.endpoint(r.name(repository)+":"+tag),
-		transfer.Options{Platform: o.Platform, CacheDir: filepath.Join(o.StateDir, "cache"), Log: o.Log})
+	copyImage := transfer.Copy
+	if r.signatures {
+		copyImage = transfer.CopySigned
+	}
+	copied, err := copyImage(ctx, from, r.endpoint(r.name(repository)+":"+tag), transfer.Options{
+		Platform: o.Platform, CacheDir: filepath.Join(o.StateDir, "cache"), Log: o.Log})
 	if err != nil {
 		return "", fmt.Errorf("import %s image %s: %w", tag, from.Reference, err)
 	}
@@ -200,6 +207,11 @@ func newRequest(ctx context.Context, in *preflight.Input, pool preflight.Pool, l
 		return build.Request{}, err
 	}
 	o.Build.RegistriesConf = cmp.Or(o.Build.RegistriesConf, mirrors)
+	if policy := in.Signing.BasePolicy; name != preflight.UnknownBase {
+		o.Build.BasePolicy = policy
+	} else if policy != nil {
+		o.Log.Warn("baseImagePolicy is not asked here: the release names the base image on the bootstrap node")
+	}
 	return build.NewRequest(build.Spec{
 		Pool: pool.Name, Config: config, Controller: in.ControllerConfig(), Base: base, Copies: copies,
 		Containerfile: pool.Containerfile, ContainerfileName: pool.MachineOSConfig.Origin.File, Platform: o.Platform,

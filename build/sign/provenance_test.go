@@ -96,4 +96,18 @@ func TestCopiesAreVouchedFor(t *testing.T) {
 	found, err := transfer.Documents(t.Context(), there.Endpoint, bom.Type)
 	require.NoError(t, err)
 	assert.Equal(t, [][]byte{bom.Content}, found)
+
+	other := there
+	other.Endpoint.Reference = to.Addr + "/os/other:v1"
+	res, err = transfer.CopySigned(t.Context(), at.Endpoint, other.Endpoint, transfer.Options{})
+	require.NoError(t, err)
+	other.Endpoint.Reference = to.Addr + "/os/other@" + res.Digest.String()
+	require.NoError(t, sign.Verify(t.Context(), other, k.Public))
+	added, err := keys(t)[1].Sign(t.Context(), at)
+	require.NoError(t, err)
+	require.True(t, added)
+	require.NoError(t, transfer.CopySignatures(t.Context(), at.Endpoint, other.Endpoint, res.Digest, transfer.Options{}))
+	for _, one := range keys(t)[:2] {
+		require.NoError(t, sign.Verify(t.Context(), other, one.Public), "signed later, and the first one stays")
+	}
 }

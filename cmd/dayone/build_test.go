@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,10 +18,13 @@ import (
 	"dayone.dev/dayone/bootstrap/trialbuild"
 	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/build/buildtest"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/cli/clitest"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 // The test program is its own build process, and with asProgram in its environment it is dayone.
@@ -87,6 +92,26 @@ func TestBuildLint(t *testing.T) {
 	assert.Equal(t, "account-command", findings.Findings[0].Rule)
 }
 
+// demandSignature lets an install directory demand a signature of its base image, and gives the key and the image's own
+// repository.
+func demandSignature(t *testing.T, dir string) (vendor *sign.Key, repository string) {
+	t.Helper()
+	vendor, err := sign.LoadOrCreate(t.TempDir())
+	require.NoError(t, err)
+	file := filepath.Join(dir, installconfig.FileName)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("  pools:\n"),
+		[]byte("  signing: {baseImagePolicy: base.json}\n  pools:\n"), 1), 0o600))
+	_, rest, _ := strings.Cut(string(raw), "baseImage: ")
+	image, _, _ := strings.Cut(rest, "\n")
+	repository = installconfig.Repository(image)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "base.json"), fmt.Appendf(nil, `{"default":[{"type":"reject"}],`+
+		`"transports":{"docker":{%q:[{"type":"sigstoreSigned","keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`,
+		repository, base64.StdEncoding.EncodeToString(vendor.Public)), 0o600))
+	return vendor, repository
+}
+
 func TestBuildOnALaptop(t *testing.T) {
 	buildtest.Need(t, true, "busybox")
 	reg := registrytest.Start(t)
@@ -102,6 +127,14 @@ func TestBuildOnALaptop(t *testing.T) {
 		0o600))
 	args := []string{"build", "--dir", dir, "--pool", "master", "--state-dir", t.TempDir(), "--base", base.Reference,
 		"--base-ca", reg.CAFile, "--base-auth", reg.PullAuthFile, "-o", "json"}
+
+	vendor, repository := demandSignature(t, dir)
+	code, _, stderr = dayone(t, args...)
+	require.NotZero(t, code)
+	assert.Contains(t, stderr, "of baseImagePolicy: ")
+	_, err = vendor.Sign(t.Context(), sign.Image{Repository: repository, Endpoint: transfer.Endpoint{
+		Reference: base.Reference, CAFile: reg.CAFile, AuthFile: reg.PushAuthFile}})
+	require.NoError(t, err)
 
 	var first, second, third trialbuild.Outcome
 	code, stdout, stderr := dayone(t, args...)

@@ -7,8 +7,8 @@ const plain = "distribution's own handlers"
 
 // figureTable is every promised figure with its goal. A name stands more than once when it has more than one goal.
 func figureTable() []want {
-	return slices.Concat(renderFigures(), serveFigures(), pullFigures(), pushFigures(), buildFigures(), demoFigures(),
-		deployFigures(), controllerFigures())
+	return slices.Concat(renderFigures(), serveFigures(), pullFigures(), pushFigures(), buildFigures(), trustFigures(),
+		demoFigures(), deployFigures(), controllerFigures())
 }
 
 // renderFigures are promised for rendering: manifests/render.
@@ -129,6 +129,18 @@ func buildFigures() []want {
 			peerFrom: "BenchmarkFromRenderedToPushed command-line-s", goal: "ratio <= 0.6"},
 		{name: "taking in the base before it, cold storage", from: "BenchmarkFromRenderedToPushed take-in-s", unit: "s",
 			peer: "buildah build and push, cold storage", peerFrom: "BenchmarkFromRenderedToPushed command-line-s"},
+	}
+}
+
+// trustFigures are promised for what is beside an image: build/sign, build/sbom.
+func trustFigures() []want {
+	return []want{
+		{name: "provenance, signature and a node's check, by the clock", from: "BenchmarkVouch ns/op", unit: "ms",
+			scale: 1e-6, goal: "value <= 300"},
+		{name: "provenance, signature and a node's check, processor", from: "BenchmarkVouch cpu-ms/op", unit: "ms"},
+		{name: "bill of materials of 1 GB, 1,000 packages", from: "BenchmarkRead1GB ns/op", unit: "s", scale: toSeconds,
+			goal: "value <= 5"},
+		{name: "bill of materials of 1 GB, memory", from: "BenchmarkRead1GB peak-MiB", unit: "MiB", goal: "value <= 200"},
 	}
 }
 

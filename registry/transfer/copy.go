@@ -56,9 +56,6 @@ type Options struct {
 	Backoff time.Duration
 	// Silence is how long an attempt may go without a byte before it counts as failed; 0 is defaultSilence.
 	Silence time.Duration
-	// Signatures copies the image's signatures (cosign's tag), too, from the mirror that answers; Attach asks the registry
-	// itself. Default: they stay behind.
-	Signatures bool
 	// CacheDir keeps what is known about which repository has which blob, for mounts across runs; "" keeps nothing.
 	CacheDir string
 	// TempDir holds configuration and large intermediate files; "" is os.TempDir.
@@ -67,6 +64,8 @@ type Options struct {
 	OnProgress func(Progress)
 	// Log receives a line per retry; nil discards it.
 	Log *logrus.Entry
+	// signatures are copied, too.
+	signatures bool
 }
 
 // Result says what the destination holds now.
@@ -169,7 +168,7 @@ func newCopier(src, dst Endpoint, o Options) (c *copier, err error) {
 		return nil, err
 	}
 	c.opts = copy.Options{
-		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: !o.Signatures,
+		SourceCtx: srcSys, DestinationCtx: dstSys, PreserveDigests: true, RemoveSignatures: !o.signatures,
 		ImageListSelection: copy.CopyAllImages,
 		// A manifest at the destination does not mean that its blobs are there: each is looked for, and a lost one copied.
 		MaxParallelDownloads: uint(c.o.Parallel), ReportWriter: io.Discard, ProgressInterval: progressInterval,
@@ -246,7 +245,11 @@ func (c *copier) once(ctx context.Context, res *Result) ([]byte, error) {
 			c.count(e, res)
 		}
 	}()
-	m, err := copy.Image(ctx, c.policy, c.dst, exact{c.src}, &opts)
+	src := types.ImageReference(exact{c.src})
+	if c.o.signatures {
+		src = c.src // the library lets nobody pass on sigstore's signatures; the destination has the blobs
+	}
+	m, err := copy.Image(ctx, c.policy, c.dst, src, &opts)
 	close(events)
 	done.Wait()
 	return m, orSilence(ctx, err)

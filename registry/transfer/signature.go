@@ -11,6 +11,7 @@ import (
 	"github.com/containers/image/v5/image"
 	"github.com/containers/image/v5/signature"
 	"github.com/containers/image/v5/signature/signer"
+	"github.com/opencontainers/go-digest"
 )
 
 // ErrNotAllowed says that an image's signatures do not satisfy a policy.
@@ -43,6 +44,38 @@ func Sign(ctx context.Context, e Endpoint, repository string, signers []*signer.
 		var res Result
 		return c.once(ctx, &res)
 	})
+	return err
+}
+
+// CopySigned is Copy, which then copies the image's signatures, too. Those that cannot be copied are a line in the log:
+// who demands them says what is missing.
+func CopySigned(ctx context.Context, src, dst Endpoint, o Options) (Result, error) {
+	res, err := Copy(ctx, src, dst, o)
+	if err != nil {
+		return res, err
+	}
+	if err := CopySignatures(ctx, src, dst, res.Digest, o); err != nil {
+		if ctx.Err() != nil {
+			return res, err
+		}
+		o.withDefaults().Log.WithError(err).WithField("image", src.Reference).Warn("signatures cannot be copied")
+	}
+	return res, nil
+}
+
+// CopySignatures copies the signatures (cosign's tag) of an image that the destination has, from the mirror that
+// answers; Attach asks the registry itself. Those at the destination stay. An archive or layout has none.
+func CopySignatures(ctx context.Context, src, dst Endpoint, image digest.Digest, o Options) error {
+	ref, err := src.parse()
+	if err != nil {
+		return err
+	}
+	if ref.Transport().Name() != "docker" {
+		return nil
+	}
+	src.Reference = reference.TrimNamed(ref.DockerReference()).String() + "@" + image.String()
+	o.signatures, o.Platform = true, ""
+	_, err = Copy(ctx, src, dst, o)
 	return err
 }
 

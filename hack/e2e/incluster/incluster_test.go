@@ -147,6 +147,9 @@ func TestBuildInTheCluster(t *testing.T) {
 		func(c *mcfgv1.MachineOSConfig) bool { return string(c.Status.CurrentImagePullSpec) != image })
 	assert.Equal(t, "later", w.files(string(mosc.Status.CurrentImagePullSpec))["etc/from-later"])
 
+	w.log.Info("demanding a stranger's signature of the base")
+	w.policyOfStrangers("worker", string(mosc.Status.CurrentImagePullSpec))
+
 	w.log.Info("opting out")
 	w.optOut("worker")
 	w.log.Info("uninstalling")

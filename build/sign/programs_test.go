@@ -1,0 +1,160 @@
+package sign_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/build/sign"
+	"dayone.dev/dayone/registry/registrytest"
+	"dayone.dev/dayone/registry/transfer"
+)
+
+// cosignEnv is the file of a cosign. It is in no package of Debian's: go install
+// github.com/sigstore/cosign/v2/cmd/cosign@VERSION makes it.
+const cosignEnv = "DAYONE_TEST_COSIGN"
+
+// program is another program that works with images, where nothing of the machine's user counts and the internet is
+// away.
+type program struct {
+	t         *testing.T
+	path, dir string
+	env       []string
+}
+
+func newProgram(t *testing.T, path string, r *registrytest.Registry) program {
+	t.Helper()
+	dir := t.TempDir()
+	auth, err := os.ReadFile(r.PushAuthFile)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), auth, 0o600))
+	return program{t: t, path: path, dir: dir, env: []string{"HOME=" + dir, "DOCKER_CONFIG=" + dir, "TMPDIR=" + dir,
+		"PATH=" + os.Getenv("PATH"), "SSL_CERT_FILE=" + r.CAFile, "COSIGN_PASSWORD=of the test",
+		"HTTPS_PROXY=http://127.0.0.1:1", "HTTP_PROXY=http://127.0.0.1:1"}}
+}
+
+func (p program) run(args ...string) (said string, err error) {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), p.path, args...)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	out, err := cmd.CombinedOutput()
+	p.t.Logf("%s %s: %v\n%s", filepath.Base(p.path), strings.Join(args, " "), err, out)
+	return string(out), err
+}
+
+func (p program) must(args ...string) string {
+	p.t.Helper()
+	said, err := p.run(args...)
+	require.NoError(p.t, err, said)
+	return said
+}
+
+func (p program) file(name, text string) string {
+	p.t.Helper()
+	file := filepath.Join(p.dir, name)
+	require.NoError(p.t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+// TestCosign lets the cosign of the field verify what we sign and find what we attach, and verifies what it signs.
+func TestCosign(t *testing.T) {
+	path := os.Getenv(cosignEnv)
+	if path == "" {
+		t.Skip(cosignEnv + " names no cosign: it is not tried")
+	}
+	reg := registrytest.Start(t)
+	p := newProgram(t, path, reg)
+	p.must("version")
+	_, at := push(t, reg, "os/worker")
+	reference := at.Endpoint.Reference
+	k, stranger := keys(t)[0], keys(t)[1]
+	ours, theirs := p.file("ours.pub", string(k.Public)), p.file("theirs.pub", string(stranger.Public))
+	verify := func(key string) []string {
+		return []string{"verify", "--key", key, "--insecure-ignore-tlog", "--new-bundle-format=false", reference}
+	}
+	_, err := p.run(verify(ours)...)
+	require.Error(t, err, "nobody has signed it")
+	_, err = k.Sign(t.Context(), at)
+	require.NoError(t, err)
+	assert.Contains(t, p.must(verify(ours)...), `"docker-reference":"`+final)
+	_, err = p.run(verify(theirs)...)
+	require.Error(t, err, "another key")
+
+	require.NoError(t, k.Attest(t.Context(), at, sign.Provenance{}))
+	require.NoError(t, transfer.AttachDocument(t.Context(), at.Endpoint, transfer.Document{Type: "application/spdx+json",
+		Content: []byte(`{"spdxVersion":"SPDX-2.3"}`)}, transfer.Options{}))
+	tree := p.must("tree", "--experimental-oci11", reference)
+	for _, kind := range []string{sign.ProvenanceType, "application/spdx+json"} {
+		assert.Contains(t, tree, kind)
+	}
+	envelopes, err := transfer.Documents(t.Context(), at.Endpoint, sign.ProvenanceType)
+	require.NoError(t, err)
+	_, digest, _ := strings.Cut(reference, "@sha256:")
+	p.must("verify-blob-attestation", "--key", ours, "--signature", p.file("provenance.json", string(envelopes[0])),
+		"--type", "slsaprovenance1", "--insecure-ignore-tlog", "--digest", digest, "--digestAlg", "sha256")
+
+	p.must("generate-key-pair")
+	p.must("sign", "--key", "cosign.key", "--tlog-upload=false", "--yes", "--sign-container-identity", final, reference)
+	public, err := sign.ReadPublicKey(filepath.Join(p.dir, "cosign.pub"))
+	require.NoError(t, err)
+	require.NoError(t, sign.Verify(t.Context(), at, public), "cosign's signature")
+	require.NoError(t, sign.Verify(t.Context(), at, k.Public), "ours is still there")
+
+	_, next := push(t, reg, "os/worker")
+	generated, err := sign.Load(filepath.Join(p.dir, "cosign.key"), p.file("passphrase", "of the test"))
+	require.NoError(t, err)
+	_, err = generated.Sign(t.Context(), next)
+	require.NoError(t, err)
+	reference = next.Endpoint.Reference
+	p.must(verify("cosign.pub")...)
+}
+
+// TestSkopeo lets skopeo find signatures, and judge by the policy that nodes have. One that is built without sigstore
+// refuses every image by it.
+func TestSkopeo(t *testing.T) {
+	path, err := exec.LookPath("skopeo")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("install the package skopeo: ", err)
+		}
+		t.Skip("skopeo is missing: install the package skopeo")
+	}
+	reg := registrytest.Start(t)
+	p := newProgram(t, path, reg)
+	_, at := push(t, reg, "os/worker")
+	k, stranger := keys(t)[0], keys(t)[1]
+	access := []string{"--cert-dir", filepath.Join(reg.CertsDir, reg.Addr), "--authfile", reg.PullAuthFile}
+	repository, digest, _ := strings.Cut(at.Endpoint.Reference, "@")
+	at.Repository = repository // skopeo gets the image by this name
+	_, err = k.Sign(t.Context(), at)
+	require.NoError(t, err)
+	tag := strings.Replace(digest, ":", "-", 1) + ".sig"
+	assert.Contains(t, p.must(append([]string{"list-tags", "docker://" + repository}, access...)...), tag)
+	assert.Contains(t, p.must(append([]string{"inspect", "--raw", "docker://" + repository + ":" + tag}, access...)...),
+		"dev.cosignproject.cosign/signature")
+
+	require.NoError(t, os.Mkdir(filepath.Join(p.dir, "registries.d"), 0o700))
+	p.file("registries.d/test.yaml", "docker:\n  "+reg.Addr+":\n    use-sigstore-attachments: true\n")
+	pull := func(key sign.PublicKey) (string, error) {
+		policy := p.file("policy.json", fmt.Sprintf(`{"default":[{"type":"reject"}],"transports":{"docker":{%q:[{`+
+			`"type":"sigstoreSigned","keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`, repository,
+			base64.StdEncoding.EncodeToString(key)))
+		return p.run("--policy", policy, "--registries.d", filepath.Join(p.dir, "registries.d"), "copy", "--src-cert-dir",
+			access[1], "--src-authfile", access[3], "docker://"+at.Endpoint.Reference, "dir:"+filepath.Join(t.TempDir(), "d"))
+	}
+	said, err := pull(stranger.Public)
+	require.Error(t, err, said)
+	if strings.Contains(said, "sigstore disabled") {
+		t.Log("this skopeo is built without sigstore")
+		return
+	}
+	said, err = pull(k.Public)
+	require.NoError(t, err, said)
+}
