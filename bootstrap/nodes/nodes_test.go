@@ -66,10 +66,13 @@ func TestWayOfANode(t *testing.T) {
 		{"verifies", 50 * time.Minute, told(firstboot.StateVerifying, ""), 0, StageVerifying,
 			"runs its image and waits until it is healthy, since 0s", ""},
 		{"is done", 51 * time.Minute, told(firstboot.StateDone, ""), 90 * time.Minute, StageBooted,
-			"runs its image since 1h30m, 1 boots", ""},
+			"runs its image since 1h30m, 1 hardware boot", ""},
 		{"looks at its image again", 52 * time.Minute,
 			func(r Row, at time.Time) Row { return r.wants(at, "master", digest, 900_000_000).got(at, 5) },
-			0, StageBooted, "runs its image since 1m, 1 boots", ""},
+			0, StageBooted, "runs its image since 1m, 1 hardware boot", ""},
+		{"is done after a soft reboot", 53 * time.Minute, func(r Row, at time.Time) Row {
+			return r.reported(at, firstboot.Report{Node: "master-1", State: firstboot.StateDone, Boots: 2, SoftReboots: 1})
+		}, 0, StageBooted, "runs its image since 2m, 1 hardware boot, 1 soft reboot", ""},
 		{"goes back", 60 * time.Minute, told(firstboot.StateRolledBack, "not healthy within 10m"),
 			0, StageFailed, "failed 0s ago: not healthy within 10m", "journalctl"},
 	} {
@@ -149,6 +152,8 @@ func TestReportsAreBounded(t *testing.T) {
 		{"a config that is a path", `{"version":1,"node":"a","state":"Staging","config":"../a"}`, http.StatusBadRequest},
 		{"a class with a blank", `{"version":1,"node":"a","state":"Staging","class":"a b"}`, http.StatusBadRequest},
 		{"a count below zero", `{"version":1,"node":"a","state":"Staging","boots":-1}`, http.StatusBadRequest},
+		{"more soft reboots than boots", `{"version":1,"node":"a","state":"Done","boots":1,"softReboots":2}`,
+			http.StatusBadRequest},
 		{"a long message", `{"version":1,"node":"a","state":"Staging","message":"` + strings.Repeat("x", 3000) + `"}`,
 			http.StatusBadRequest},
 		{"too large", `{"version":1,"node":"` + strings.Repeat("a", firstboot.MaxReport) + `"}`,

@@ -55,8 +55,9 @@ type Row struct {
 	Next   string `json:"next,omitempty"`
 	// Attempts counts failures of the same kind in a row.
 	Attempts int `json:"attempts,omitempty"`
-	// Boots counts the boots that the node saw.
-	Boots int `json:"boots,omitempty"`
+	// Boots counts the boots that the node saw, SoftReboots those of them in which its hardware ran on.
+	Boots       int `json:"boots,omitempty"`
+	SoftReboots int `json:"softReboots,omitempty"`
 	// ByMCO says that MCO's own first boot is at work on the node. It reports nothing: stages are what MCO's config
 	// server, the registry and, once the node has joined, the cluster show.
 	ByMCO bool `json:"byMCO,omitempty"`
@@ -153,7 +154,7 @@ func (r Row) reported(at time.Time, report firstboot.Report) Row {
 	if !known {
 		return r
 	}
-	r.Name, r.Boots = report.Node, report.Boots
+	r.Name, r.Boots, r.SoftReboots = report.Node, report.Boots, report.SoftReboots
 	if pool, ok := poolOf(report.Config); ok {
 		r.Pool = pool
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"dayone.dev/dayone/rebase/firstboot"
 )
 
 // Limits after which a node that says nothing counts as stuck.
@@ -70,7 +72,7 @@ func (r Row) At(now time.Time) View {
 		v.Text = fmt.Sprintf("runs its image and waits until it is healthy, since %s", age(stage))
 		v.Stuck, v.Hint = stage > verifyLimit, "systemctl --failed on the node"
 	case StageBooted:
-		v.Text = fmt.Sprintf("runs its image since %s, %d boots", age(stage), r.Boots)
+		v.Text = fmt.Sprintf("runs its image since %s, %s", age(stage), firstboot.BootsInWords(r.Boots, r.SoftReboots))
 	case StageFailed:
 		v.Text = fmt.Sprintf("failed %s ago: %s", age(stage), cmp.Or(r.Reason, r.Class))
 		if r.Attempts > 1 {

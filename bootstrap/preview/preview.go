@@ -57,6 +57,9 @@ type Pool struct {
 	Image *Image `json:"image,omitempty"`
 	// Boots is how often a node boots at most until it is part of the cluster, its disk's own image included.
 	Boots int `json:"boots"`
+	// Reboot is how the last of them comes about, as far as it can be known before: "soft (likely)" with its condition, or
+	// "hard: REASON".
+	Reboot string `json:"reboot,omitempty"`
 	// JoinsAs is the pool whose config the nodes boot first, because openshift-install gives machines of other pools than
 	// its own the worker's user data; absent where it is this pool's config.
 	JoinsAs string `json:"joinsAs,omitempty"`
@@ -127,6 +130,7 @@ func Of(in *preflight.Input, versions render.Versions) (*Plan, error) {
 		if p.Partial {
 			pool.join()
 		}
+		pool.Reboot = firstReboot(p.Partial, pool.config)
 		p.Pools = append(p.Pools, pool)
 	}
 	return p, nil
@@ -148,6 +152,18 @@ const (
 	// bootsOfImage: the boot image, and the pool's own.
 	bootsOfImage = 2
 )
+
+// firstReboot foresees the reboot of a node's first boot. Which image its disk has nobody knows here; the config's kernel
+// arguments the disk's deployment has in rare cases only.
+func firstReboot(byMCO bool, config *mcfgv1.MachineConfig) string {
+	switch {
+	case byMCO:
+		return "hard: MCO's daemon reboots the node"
+	case len(config.Spec.KernelArguments) > 0:
+		return "hard (likely): the config has kernel arguments"
+	}
+	return "soft (likely) where the disk has the base image and its OS can, else hard"
+}
 
 // nameBase says who sets the OS image where a made-up object does, and leaves out fields that are not set.
 func (p *Pool) nameBase(in *preflight.Input, release bool) {

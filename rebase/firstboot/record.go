@@ -65,20 +65,26 @@ type Boot struct {
 }
 
 // Counts tells in words how often hardware and userspace started, such as "1 hardware boot, 1 soft reboot".
-func (r Record) Counts() string {
-	soft := 0
+func (r Record) Counts() string { return BootsInWords(len(r.Boots), r.softReboots()) }
+
+func (r Record) softReboots() (n int) {
 	for _, b := range r.Boots {
 		if b.Soft {
-			soft++
+			n++
 		}
 	}
+	return n
+}
+
+// BootsInWords tells in words how often hardware and userspace started. Soft reboots are among the boots.
+func BootsInWords(boots, soft int) string {
 	count := func(n int, what string) string {
 		if n == 1 {
 			return "1 " + what
 		}
 		return fmt.Sprintf("%d %ss", n, what)
 	}
-	out := count(len(r.Boots)-soft, "hardware boot")
+	out := count(boots-soft, "hardware boot")
 	if soft > 0 {
 		out += ", " + count(soft, "soft reboot")
 	}

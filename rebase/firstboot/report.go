@@ -51,7 +51,9 @@ type Report struct {
 	Class    string `json:"class,omitempty"`
 	Message  string `json:"message,omitempty"`
 	Attempts int    `json:"attempts,omitempty"`
-	Boots    int    `json:"boots,omitempty"`
+	// Boots counts all, SoftReboots those of them in which hardware and kernel ran on.
+	Boots       int `json:"boots,omitempty"`
+	SoftReboots int `json:"softReboots,omitempty"`
 }
 
 // maxName bounds names of hosts and configs (RFC 1123), maxImage an image with its digest. The expressions below do not
@@ -92,7 +94,8 @@ func ParseReport(raw []byte) (Report, error) {
 		return Report{}, errors.New("read report: class is no word")
 	case len(r.Message) > maxMessage:
 		return Report{}, fmt.Errorf("read report: message is longer than %d bytes", maxMessage)
-	case r.Attempts < 0 || r.Attempts > maxCount || r.Boots < 0 || r.Boots > maxCount:
+	case r.Attempts < 0 || r.Attempts > maxCount || r.Boots < 0 || r.Boots > maxCount,
+		r.SoftReboots < 0 || r.SoftReboots > r.Boots:
 		return Report{}, errors.New("read report: a count is out of range")
 	}
 	r.Message = OneLine(r.Message)
@@ -232,5 +235,6 @@ func reportOf(rec Record, node string, secrets []string) Report {
 		message = strings.ToValidUTF8(message[:maxMessage-3], "") + "…"
 	}
 	return Report{Version: reportVersion, Node: node, State: rec.State, Image: rec.Image, Config: rec.Config,
-		Class: string(rec.Class), Message: message, Attempts: rec.Attempts, Boots: len(rec.Boots)}
+		Class: string(rec.Class), Message: message, Attempts: rec.Attempts, Boots: len(rec.Boots),
+		SoftReboots: rec.softReboots()}
 }

@@ -51,13 +51,14 @@ func TestReportTellsTheRecord(t *testing.T) {
 	r := reporter{root: reportingNode(t, registry, ca), registry: registry, now: func() time.Time { return now }}
 	image := "registry.example.com/ocp/master-os@sha256:" + strings.Repeat("0", 64)
 	rec := Record{State: StateWaiting, Image: image, Config: "rendered-master-1", Class: "RegistryError", Attempts: 2,
-		Boots:   []Boot{{}},
+		Boots:   []Boot{{}, {Soft: true}},
 		Message: "get https://me:secret@h/v2\nwith canary-password " + strings.Repeat("ü", 2000)}
 	require.NoError(t, r.send(rec))
 	require.Len(t, got, 1)
 	assert.NotContains(t, got[0].Message, "canary-password")
 	assert.NotContains(t, got[0].Message, "me:secret")
-	assert.Equal(t, []any{StateWaiting, image, 1, 2}, []any{got[0].State, got[0].Image, got[0].Boots, got[0].Attempts})
+	assert.Equal(t, []any{StateWaiting, image, 2, 1, 2}, []any{got[0].State, got[0].Image, got[0].Boots,
+		got[0].SoftReboots, got[0].Attempts})
 
 	answer = http.StatusInternalServerError
 	require.ErrorContains(t, r.send(rec), "500")

@@ -28,6 +28,7 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 		pool := &in.Pools[i]
 		if pool.Image == nil {
 			fmt.Fprintf(w, "pool %s: %s the base OS image; at most %d boots\n", pool.Name, has(pool.Nodes), pool.Boots)
+			fmt.Fprintf(w, "  reboot: %s\n", pool.Reboot)
 			writeJoin(w, pool)
 			continue
 		}
@@ -46,6 +47,7 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 		}
 		fmt.Fprintf(w, "  image: base, rendered config and %d instructions of %s; %s engine: %s\n", i.Instructions,
 			i.MachineOSConfig, i.Engine, i.Reason)
+		fmt.Fprintf(w, "  reboot: %s\n", pool.Reboot)
 		writeJoin(w, pool)
 	}
 	for _, g := range in.Generated {

@@ -69,6 +69,7 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	require.Equal(t, cli.ExitOK, code, errs)
 	for _, want := range []string{"cluster demo.example.com, standalone flow",
 		"pool master: 3 nodes have registry.example.com/ocp/master-os from the start, 2 boots",
+		"  reboot: soft (likely) where the disk has the base image and its OS can, else hard\n",
 		"pool worker: nodes join with the base OS image", "then Drain, Reboot", "buildah engine",
 		"nothing prevents the installation"} {
 		assert.Contains(t, out, want)
