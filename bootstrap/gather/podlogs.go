@@ -56,7 +56,7 @@ func (g *clusterGatherer) logs(ctx context.Context) error {
 func (g *clusterGatherer) pods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.RequestLimit)
 	defer cancel()
-	list, err := g.typed.CoreV1().Pods(g.Namespace).List(ctx, metav1.ListOptions{Limit: maxObjects})
+	list, err := g.core.Pods(g.Namespace).List(ctx, metav1.ListOptions{Limit: maxObjects})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (g *clusterGatherer) log(ctx context.Context, pod, container string, previo
 	defer cancel()
 	lines := int64(20_000)
 	kept := &tail{limit: maxLogBytes}
-	stream, err := g.typed.CoreV1().Pods(g.Namespace).
+	stream, err := g.core.Pods(g.Namespace).
 		GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines, Timestamps: true}).
 		Stream(ctx)
 	if err == nil {

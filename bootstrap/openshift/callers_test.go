@@ -19,8 +19,8 @@ import (
 	"dayone.dev/dayone/bootstrap/standalone"
 	"dayone.dev/dayone/bootstrap/trialbuild"
 	"dayone.dev/dayone/build"
-	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/build/buildtest"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets"
@@ -120,7 +120,7 @@ func newCallersWorld(t *testing.T) *callersWorld {
 
 // inCluster is the address for which the build controller starts a build.
 func (w *callersWorld) inCluster(t *testing.T) string {
-	request, problem := buildcontroller.RequestOf(w.pool.MachineOSConfig.Object, w.rendered.Config("master"), w.cluster,
+	request, problem := poolrequest.Of(w.pool.MachineOSConfig.Object, w.rendered.Config("master"), w.cluster,
 		w.base, platform)
 	require.Nil(t, problem)
 	require.NotNil(t, request.Extensions, "the case is about extensions")

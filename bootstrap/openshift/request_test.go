@@ -14,7 +14,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/preflight"
-	"dayone.dev/dayone/build/buildcontroller"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -78,7 +78,7 @@ func TestSameAddressAsInCluster(t *testing.T) {
 			h := day1.Host{Options: o.Options, In: &preflight.Input{Sidecar: &installconfig.Sidecar{}}}
 			here, err := day1.NewRequest(h, &day1.Registry{Address: "10.0.0.1:9500", Identity: &day1.Identity{}}, s, pool)
 			require.NoError(t, err)
-			there, problem := buildcontroller.RequestOf(mosc, result.Config("master"), cc, releaseBase, "linux/amd64")
+			there, problem := poolrequest.Of(mosc, result.Config("master"), cc, releaseBase, "linux/amd64")
 			require.Nil(t, problem)
 			assert.Equal(t, there.Extensions != nil, here.Extensions != nil)
 			want, err := there.Address()

@@ -7,7 +7,7 @@ import (
 
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/rebase/deploy/pull"
+	"dayone.dev/dayone/registry/imagepolicy"
 )
 
 // signaturePolicy checks the policy here: a node would find its faults only when it is to boot its image.
@@ -18,7 +18,7 @@ func signaturePolicy(d *directory, in *Input, rep *report.Report) {
 	}
 	raw, err := d.file(name)
 	if err == nil {
-		err = pull.ParsePolicy(raw)
+		err = imagepolicy.Check(raw)
 	}
 	if err != nil {
 		rep.Errorf(report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".signaturePolicyFile",

@@ -13,7 +13,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/nodesettings"
-	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -159,7 +159,7 @@ func nodePull(d *directory, pool string) *nodeCredentials {
 // writtenCredentials are those that a pool's MachineConfigs write, that of install-config.yaml's pull secret among
 // them, merged as the agent does on the node.
 func writtenCredentials(set *manifests.Set, pool string) *nodeCredentials {
-	paths := []string{nodesettings.PullSecretPath, nodesettings.KubeletAuthPath, firstboot.AuthPath}
+	paths := []string{nodesettings.PullSecretPath, nodesettings.KubeletAuthPath, nodedisk.OSTreeAuth}
 	last := map[string]*nodeCredentials{} // of one path the last file counts
 	for _, item := range selected(set, pool) {
 		config, err := machineconfig.Parse(item.Object.Spec.Config.Raw)

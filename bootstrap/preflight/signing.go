@@ -20,7 +20,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/render/mirrors"
-	"dayone.dev/dayone/rebase/deploy/pull"
+	"dayone.dev/dayone/registry/imagepolicy"
 )
 
 // SigningDir has in an install directory the key that dayone prepare makes, and the public key of whichever key signs.
@@ -103,7 +103,7 @@ func JudgesBases(in *Input) bool {
 
 // checkBasePolicy refuses what builds elsewhere could not read: keys in files of this host.
 func checkBasePolicy(raw []byte) error {
-	if err := pull.ParsePolicy(raw); err != nil {
+	if err := imagepolicy.Check(raw); err != nil {
 		return err
 	}
 	if bytes.Contains(raw, []byte(`Path":`)) || bytes.Contains(raw, []byte(`Paths":`)) {

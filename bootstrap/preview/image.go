@@ -11,8 +11,8 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/forecast"
@@ -31,7 +31,7 @@ func ImageOf(in *forecast.Input, pool *mcfgv1.MachineConfigPool, mosc *mcfgv1.Ma
 	if cc == nil {
 		cc = &mcfgv1.ControllerConfig{}
 	}
-	request, err := buildcontroller.RequestOf(mosc, config, cc, baseOf(in, pool, mosc, config, cc), platformOf(in))
+	request, err := poolrequest.Of(mosc, config, cc, baseOf(in, pool, mosc, config, cc), platformOf(in))
 	if err != nil {
 		return nil, fmt.Errorf("find out what the image of pool %s is built of: %w", pool.Name, err)
 	}
@@ -94,13 +94,13 @@ func buildsOf(in *forecast.Input, mosc *mcfgv1.MachineOSConfig) []*mcfgv1.Machin
 // baseOf is the image that the pool's image is built on.
 func baseOf(in *forecast.Input, pool *mcfgv1.MachineConfigPool, mosc *mcfgv1.MachineOSConfig,
 	config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig) string {
-	release := buildcontroller.ReleaseImage(cc, in.Streams, pool, rollout.Pointers(in.Cluster.Pools))
+	release := poolrequest.ReleaseImage(cc, in.Streams, pool, rollout.Pointers(in.Cluster.Pools))
 	component := ""
 	if c := in.Configs[manifests.PreBuiltComponentPrefix+pool.Name]; c != nil {
 		component = c.Spec.OSImageURL
 	}
-	return buildcontroller.Base(config.Spec.OSImageURL, release, component,
-		buildcontroller.BuiltImages(mosc, buildsOf(in, mosc)))
+	return poolrequest.Base(config.Spec.OSImageURL, release, component,
+		poolrequest.BuiltImages(mosc, buildsOf(in, mosc)))
 }
 
 // platformOf is the nodes' platform, for which the cluster's builder builds.

@@ -12,7 +12,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/preflight"
-	"dayone.dev/dayone/build/buildcontroller"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
@@ -48,7 +48,7 @@ func TestSameAddressAsInCluster(t *testing.T) {
 		packages + two: "10.0.0.1:5000/ocp/extensions@sha256:" + two, base + one: "10.0.0.1:5000/ocp/base@sha256:" + one})
 	here, err := day1.NewRequest(h, &day1.Registry{Address: "10.0.0.1:5000", Identity: &day1.Identity{}}, s, pool)
 	require.NoError(t, err)
-	there, problem := buildcontroller.RequestOf(mosc, config, cc, base+one, "linux/amd64")
+	there, problem := poolrequest.Of(mosc, config, cc, base+one, "linux/amd64")
 	require.Nil(t, problem)
 	want, err := there.Address()
 	require.NoError(t, err)

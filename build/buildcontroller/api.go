@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/job"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 )
@@ -119,7 +120,7 @@ func (c api) releaseImage(ctx context.Context, cc *mcfgv1.ControllerConfig,
 	var streams mcfgv1.OSImageStream
 	err := c.live.Get(ctx, client.ObjectKey{Name: render.OSImageStreamName}, &streams)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return ReleaseImage(cc, nil, pool, nil), nil
+		return poolrequest.ReleaseImage(cc, nil, pool, nil), nil
 	}
 	if err != nil {
 		return "", wrap(err, "read OSImageStream")
@@ -128,21 +129,7 @@ func (c api) releaseImage(ctx context.Context, cc *mcfgv1.ControllerConfig,
 	if err := c.client.Get(ctx, client.ObjectKey{Name: "worker"}, &worker); client.IgnoreNotFound(err) != nil {
 		return "", wrap(err, "read MachineConfigPool worker")
 	}
-	return ReleaseImage(cc, &streams, pool, []*mcfgv1.MachineConfigPool{&worker}), nil
-}
-
-// ReleaseImage is the OS image that a pool runs before anything is built for it; streams is nil where the cluster has
-// no OSImageStream, and others have the pool worker among them. It is empty when the streams do not have the pool's.
-func ReleaseImage(cc *mcfgv1.ControllerConfig, streams *mcfgv1.OSImageStream, pool *mcfgv1.MachineConfigPool,
-	others []*mcfgv1.MachineConfigPool) string {
-	if streams == nil || len(streams.Status.AvailableStreams) == 0 { // MCO has not filled it in, and renders nothing on it
-		return cc.Spec.BaseOSContainerImage
-	}
-	found := render.FindStream(streams, render.PoolStream(pool, others))
-	if found == nil {
-		return ""
-	}
-	return string(found.OSImage)
+	return poolrequest.ReleaseImage(cc, &streams, pool, []*mcfgv1.MachineConfigPool{&worker}), nil
 }
 
 // preBuiltComponent is the osImageURL of the MachineConfig that brings a pool's first image into its rendered config;

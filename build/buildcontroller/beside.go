@@ -10,6 +10,7 @@ import (
 
 	"dayone.dev/dayone/build/decide"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 )
@@ -162,7 +163,8 @@ func takeImage(ctx context.Context, x scope, s state) (state, error) {
 	}
 	p := s.desired.problem
 	if at := installconfig.Repository(string(b.Spec.RenderedImagePushSpec)); p == nil && at != s.desired.repository {
-		p = problemOf(waiting(0, reasonPushSpec, "the MachineOSConfig names %s, this build still %s: MCO makes another one",
+		p = problemOf(waiting(0, poolrequest.ReasonPushSpec,
+			"the MachineOSConfig names %s, this build still %s: MCO makes another one",
 			s.desired.repository, at))
 	}
 	if p != nil {

@@ -11,19 +11,13 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/decide"
-	"dayone.dev/dayone/build/job"
-	"dayone.dev/dayone/build/machineosbuild"
-	"dayone.dev/dayone/installconfig"
-	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/build/poolrequest"
 )
 
 // Reasons why there is no content address, or no build of it.
 const (
 	reasonPoolMissing    = "PoolMissing"
 	reasonNotRendered    = "NotRendered"
-	reasonBaseMissing    = "BaseImageMissing"
-	reasonPushSpec       = "PushSpecUnusable"
-	reasonInvalidRequest = "InvalidRequest"
 	reasonSecretMissing  = "SecretMissing"
 	reasonSecretUnusable = "SecretUnusable"
 	reasonRegistry       = "RegistryUnavailable"
@@ -78,7 +72,7 @@ func findDesired(ctx context.Context, x scope, o observation) (desired, error) {
 	if err != nil {
 		return desired{}, err
 	}
-	images := BuiltImages(o.config, o.builds)
+	images := poolrequest.BuiltImages(o.config, o.builds)
 	key := desiredKey{generation: o.config.Generation, rendered: rendered, images: strings.Join(images, " "),
 		release: release, controller: cc.UID, controllerIs: cc.Generation}
 	if d, ok := x.memory.known(o.config.UID, key); ok {
@@ -111,7 +105,7 @@ func withProblem(err error) (desired, error) { return desired{problem: problemOf
 // desiredOf makes the request and its address.
 func desiredOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base,
 	platform string) (desired, error) {
-	request, err := RequestOf(mosc, config, cc, base, platform)
+	request, err := poolrequest.Of(mosc, config, cc, base, platform)
 	if err != nil {
 		return desired{}, err
 	}
@@ -121,84 +115,26 @@ func desiredOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *m
 		d.ground, err = request.Ground()
 	}
 	if f := build.AsFailure(err); f != nil {
-		return d, stalled(reasonInvalidRequest, "%s; %s", f.Message, f.Next)
+		return d, stalled(poolrequest.ReasonInvalid, "%s; %s", f.Message, f.Next)
 	}
 	if err != nil {
-		return d, stalled(reasonInvalidRequest, "%s", err)
+		return d, stalled(poolrequest.ReasonInvalid, "%s", err)
 	}
 	return d, nil
-}
-
-// RequestOf is the build that a MachineOSConfig needs with a rendered config on a base image. The error is a
-// *decide.Problem. Credentials and limits are the Job's.
-func RequestOf(mosc *mcfgv1.MachineOSConfig, config *mcfgv1.MachineConfig, cc *mcfgv1.ControllerConfig, base,
-	platform string) (build.Request, error) {
-	repository := installconfig.Repository(string(mosc.Spec.RenderedImagePushSpec))
-	if fault := machineosbuild.Unrecordable(repository); fault != "" {
-		return build.Request{}, stalled(reasonPushSpec, "spec.renderedImagePushSpec: %s", fault)
-	}
-	if base == "" {
-		return build.Request{}, stalled(reasonBaseMissing,
-			"neither the rendered config %s nor the pool's OS image stream or the ControllerConfig names a base image; set "+
-				"osImageURL in a MachineConfig", config.Name)
-	}
-	_, architecture, _ := strings.Cut(platform, "/")
-	text, err := job.Containerfile(mosc, architecture)
-	if err != nil {
-		return build.Request{}, stalled(reasonInvalidRequest, "%s", err)
-	}
-	request, err := build.NewRequest(build.Spec{
-		Pool: mosc.Spec.MachineConfigPool.Name, Config: config, Controller: &cc.Spec, Base: base, Platform: platform,
-		Containerfile: text, ContainerfileName: "MachineOSConfig " + mosc.Name, Target: repository,
-		Options: build.Options{ProxyEnvironment: proxies(cc)},
-	})
-	if err != nil {
-		return build.Request{}, stalled(reasonInvalidRequest, "%s", err)
-	}
-	return request, nil
-}
-
-// proxies are the cluster's: build pods and their RUN reach the network as nodes do.
-func proxies(cc *mcfgv1.ControllerConfig) map[string]string {
-	if p := cc.Spec.Proxy; p != nil {
-		return build.Proxies(p.HTTPProxy, p.HTTPSProxy, p.NoProxy)
-	}
-	return nil
-}
-
-// BuiltImages lists the images that were built for a pool, as far as its MachineOSConfig and that one's builds know
-// them, sorted.
-func BuiltImages(config *mcfgv1.MachineOSConfig, builds []*mcfgv1.MachineOSBuild) []string {
-	images := []string{config.Annotations[manifests.AnnotationPreBuiltImage], string(config.Status.CurrentImagePullSpec)}
-	for _, b := range builds {
-		images = append(images, string(b.Status.DigestedImagePushSpec))
-	}
-	slices.Sort(images)
-	return slices.Compact(images)
-}
-
-// Base is the image that a pool's image is built on: url, the rendered config's osImageURL, unless that names an image
-// that was built for the pool; otherwise the release's. The pool's first image stands in osImageURL by way of a
-// MachineConfig of its own, and outlives the MachineOSConfig there: component is that one's osImageURL, or empty.
-func Base(url, release, component string, built []string) string {
-	if url == "" || url == component || slices.Contains(built, url) {
-		return release
-	}
-	return url
 }
 
 // baseImage is the Base of a rendered config.
 func baseImage(ctx context.Context, c api, config *mcfgv1.MachineConfig, release, pool string,
 	built []string) (string, error) {
 	url := config.Spec.OSImageURL
-	if Base(url, release, "", built) == release {
+	if poolrequest.Base(url, release, "", built) == release {
 		return release, nil
 	}
 	component, err := c.preBuiltComponent(ctx, pool)
 	if err != nil {
 		return "", err
 	}
-	return Base(url, release, component, built), nil
+	return poolrequest.Base(url, release, component, built), nil
 }
 
 // trustedCAs joins the PEM of the CAs that sign registries' certificates.

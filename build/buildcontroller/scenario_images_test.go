@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/manifests"
 )
 
@@ -92,7 +93,7 @@ func pushSpec(t *testing.T, w *world) {
 		return
 	}
 	w.untilDegraded("worker")
-	assert.Equal(t, reasonPushSpec, condition(w.config("worker"), ConditionDegraded).Reason)
+	assert.Equal(t, poolrequest.ReasonPushSpec, condition(w.config("worker"), ConditionDegraded).Reason)
 	assert.Empty(t, w.builds("worker"))
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -63,7 +64,7 @@ func TestBaseOfAStream(t *testing.T) {
 			require.NoError(t, err)
 			if c.want == "" {
 				require.NotNil(t, got.problem)
-				assert.Equal(t, reasonBaseMissing, got.problem.Reason)
+				assert.Equal(t, poolrequest.ReasonBaseMissing, got.problem.Reason)
 				return
 			}
 			require.Nil(t, got.problem)

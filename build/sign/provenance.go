@@ -29,12 +29,12 @@ const (
 	buildType = "https://dayone.dev/build/v1"
 )
 
-// statement is an in-toto statement with SLSA's provenance.
-type statement struct {
+// statement is an in-toto statement with SLSA's provenance P.
+type statement[P any] struct {
 	Type          string       `json:"_type"`
 	Subject       []Dependency `json:"subject"`
 	PredicateType string       `json:"predicateType"`
-	Predicate     Provenance   `json:"predicate"`
+	Predicate     P            `json:"predicate"`
 }
 
 // Provenance says from what an image was built, by whom and when.
@@ -108,25 +108,44 @@ type Metadata struct {
 func (k *Key) Attest(ctx context.Context, i Image, p Provenance) error {
 	_, d, _ := strings.Cut(i.Endpoint.Reference, "@")
 	p.BuildDefinition.BuildType = buildType
-	payload, err := json.Marshal(statement{Type: statementType, PredicateType: predicateType, Predicate: p,
-		Subject: []Dependency{{Name: i.Repository, Digest: Digest(d)}}})
+	payload, err := Statement([]Dependency{{Name: i.Repository, Digest: Digest(d)}}, p)
 	if err != nil {
-		return fmt.Errorf("encode provenance: %w", err)
+		return err
 	}
-	signer, err := dsse.NewEnvelopeSigner(half{k.Public, k.private})
+	raw, err := k.Envelope(ctx, payload)
 	if err != nil {
-		return fmt.Errorf("sign provenance: %w", err)
-	}
-	envelope, err := signer.SignPayload(ctx, ProvenanceType, payload)
-	if err != nil {
-		return fmt.Errorf("sign provenance: %w", err)
-	}
-	raw, err := json.Marshal(envelope)
-	if err != nil {
-		return fmt.Errorf("encode provenance: %w", err)
+		return err
 	}
 	return transfer.AttachDocument(ctx, i.Endpoint, transfer.Document{Type: ProvenanceType, Content: raw},
 		transfer.Options{})
+}
+
+// Statement says of subjects from what they were made: an in-toto statement with SLSA's provenance, whose build type
+// says what it has.
+func Statement(subjects []Dependency, provenance any) ([]byte, error) {
+	raw, err := json.Marshal(statement[any]{Type: statementType, PredicateType: predicateType, Predicate: provenance,
+		Subject: subjects})
+	if err != nil {
+		return nil, fmt.Errorf("encode provenance: %w", err)
+	}
+	return raw, nil
+}
+
+// Envelope is a statement with the key's signature (DSSE).
+func (k *Key) Envelope(ctx context.Context, statement []byte) ([]byte, error) {
+	signer, err := dsse.NewEnvelopeSigner(half{k.Public, k.private})
+	if err != nil {
+		return nil, fmt.Errorf("sign provenance: %w", err)
+	}
+	envelope, err := signer.SignPayload(ctx, ProvenanceType, statement)
+	if err != nil {
+		return nil, fmt.Errorf("sign provenance: %w", err)
+	}
+	raw, err := json.Marshal(envelope)
+	if err != nil {
+		return nil, fmt.Errorf("encode provenance: %w", err)
+	}
+	return raw, nil
 }
 
 // ReadProvenance gives the provenance of the image that one of the keys has signed, the one that was finished last if
@@ -175,7 +194,7 @@ func open(ctx context.Context, raw []byte, i Image, keys []PublicKey) (*Provenan
 	if err != nil {
 		return nil, fmt.Errorf("read provenance: %w", err)
 	}
-	var s statement
+	var s statement[Provenance]
 	if err := json.Unmarshal(payload, &s); err != nil {
 		return nil, fmt.Errorf("read provenance: %w", err)
 	}

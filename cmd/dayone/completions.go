@@ -5,7 +5,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"dayone.dev/dayone/build"
-	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
@@ -19,7 +18,7 @@ var values = map[string][]string{
 	"output":    {"text", "json", "yaml"},
 	"flow":      {string(installconfig.FlowStandalone), string(installconfig.FlowOpenShift)},
 	"engine":    {string(build.EngineAppend), string(build.EngineBuildah)},
-	"isolation": {buildahengine.IsolationAuto, buildahengine.IsolationChroot, buildahengine.IsolationOCI},
+	"isolation": isolations,
 	"format":    {"spdx", "cyclonedx"},
 	"mode":      {string(cluster.Advisor), string(cluster.Building), string(cluster.Full)},
 	"platform":  {"linux/amd64", "linux/arm64"},

@@ -9,13 +9,11 @@ import (
 	"os/signal"
 	"syscall"
 
-	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 func main() {
-	// Building re-executes this program as a worker in namespaces of its own.
-	if buildahengine.Init() {
+	if worked() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

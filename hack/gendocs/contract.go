@@ -34,7 +34,7 @@ func contract() []printed {
 		{"BootstrapProgress", "bootstrap/statuspage", "Status", "dayone status --url"},
 		{"BootstrapStatus", "cmd/dayone/day1", "statusOutput", "dayone status"},
 		{"BuildLog", "cmd/dayone/cluster", "buildLog", "dayone cluster logs"},
-		{"ClusterRegistryStatus", "rebase/registrycontroller", "Status", "dayone cluster registry status"},
+		{"ClusterRegistryStatus", "rebase/fleet/registrystatus", "Status", "dayone cluster registry status"},
 		{"ClusterStatus", "cmd/dayone/cluster", "clusterStatus", "dayone cluster status"},
 		{"ConfigChangeList", "manifests/render", "Change", "dayone render diff"},
 		{"ConfigSourceList", "manifests/render", "Explanation", "dayone render --explain"},

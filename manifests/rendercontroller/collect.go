@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 )
 
 // collect removes the pool's rendered configs that nothing refers to, except the newest few. It returns the names of
@@ -26,7 +27,7 @@ func collect(ctx context.Context, c client.Client, live client.Reader, pool *mcf
 	for i := range configs.Items {
 		config := &configs.Items[i]
 		owner := metav1.GetControllerOf(config)
-		if isRendered(config) && owner != nil && owner.UID == pool.UID && config.DeletionTimestamp == nil {
+		if inputs.IsRendered(config) && owner != nil && owner.UID == pool.UID && config.DeletionTimestamp == nil {
 			old = append(old, config)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 )
 
 // operatorsCluster is what a Machine Config Operator leaves to dayone: its versions are not this program's.
@@ -92,7 +93,7 @@ func TestAnOperatorsConfigsKeepTheirNames(t *testing.T) {
 	require.NoError(t, w.Client.List(context.Background(), &configs))
 	var rendered []string
 	for _, m := range configs.Items {
-		if isRendered(&m) {
+		if inputs.IsRendered(&m) {
 			rendered = append(rendered, m.Name)
 		}
 	}

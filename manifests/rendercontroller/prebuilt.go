@@ -3,7 +3,6 @@ package rendercontroller
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,31 +19,6 @@ import (
 // MachineOSConfig. The build controller takes the annotation away once it has the image in its books, but the rendered
 // config must keep its name, else all nodes reboot. So the component becomes an object of its own, as in MCO. It
 // belongs to the MachineOSConfig: it goes when the pool is opted out.
-
-// lateComponents reads components that are in the API and not in the cache yet. Annotation and component are different
-// kinds: the cache may show that the one has gone before it shows the other.
-func lateComponents(ctx context.Context, live client.Reader, layering []manifests.Item[*mcfgv1.MachineOSConfig],
-	configs []mcfgv1.MachineConfig) ([]mcfgv1.MachineConfig, error) {
-	var out []mcfgv1.MachineConfig
-	for _, m := range layering {
-		if m.Object.Annotations[manifests.AnnotationPreBuiltImage] != "" {
-			continue
-		}
-		name := manifests.PreBuiltComponentPrefix + m.Object.Spec.MachineConfigPool.Name
-		if slices.ContainsFunc(configs, func(m mcfgv1.MachineConfig) bool { return m.Name == name }) {
-			continue
-		}
-		var late mcfgv1.MachineConfig
-		err := live.Get(ctx, client.ObjectKey{Name: name}, &late)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("get %s: %w", name, err)
-		}
-		if err == nil {
-			out = append(out, late)
-		}
-	}
-	return out, nil
-}
 
 // keepImage makes sure that the component of the pool's pre-built image is in the API and belongs to the pool's
 // MachineOSConfig. An annotation says what the image is; without one the component's own word counts.

@@ -21,6 +21,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 )
 
 // Reasons of the condition RenderDegraded.
@@ -60,9 +61,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil // its rendered configs go with it
 	}
 	failure := r.render(ctx, &pool)
-	var held heldError
+	var held inputs.HeldError
 	if errors.As(failure, &held) {
-		r.o.Log.WithField("pool", pool.Name).WithField("reason", held.text).Info("rendering waits")
+		r.o.Log.WithField("pool", pool.Name).WithField("reason", held.Text).Info("rendering waits")
 		return ctrl.Result{}, nil // the writing of the rest wakes the pool
 	}
 	if apierrors.IsConflict(failure) {
@@ -88,7 +89,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // render makes the pool's config and points the pool at it. pool is as the API has it afterwards.
 func (r *reconciler) render(ctx context.Context, pool *mcfgv1.MachineConfigPool) error {
-	set, how, err := gatherer{r.client, r.known, r.o, r.live}.gather(ctx, pool)
+	set, how, err := inputs.Gatherer{Client: r.client, Known: r.known, Live: r.live, Options: inputs.Options{
+		Versions: r.o.Versions, BaseImage: r.o.BaseImage, ComponentsOnly: r.o.ComponentsOnly}}.Gather(ctx, pool)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 )
 
 // SetupWithManager adds the controller to a manager whose scheme has the groups machineconfiguration, config and
@@ -120,7 +122,7 @@ func allPools(c client.Reader, log *logrus.Entry) poolsOf {
 // ofConfig says that a rendered config concerns its pool and any other MachineConfig may concern all.
 func ofConfig(all poolsOf) poolsOf {
 	return func(ctx context.Context, o client.Object) []string {
-		if !isRendered(o) {
+		if !inputs.IsRendered(o) {
 			return all(ctx, o)
 		}
 		if owner := metav1.GetControllerOf(o); owner != nil {

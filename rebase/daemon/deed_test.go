@@ -34,7 +34,7 @@ import (
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/coreuser"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
@@ -248,8 +248,8 @@ func (w *deedWorld) machineOSConfig() *mcfgv1.MachineOSConfig {
 func (w *deedWorld) controllers() (*mcfgv1.MachineConfig, string) {
 	w.Helper()
 	pool := w.pool()
-	config, err := rendercontroller.Preview(w.Context(), w.api, pool,
-		rendercontroller.Options{Versions: render.VersionsOf("v0")})
+	config, err := inputs.Preview(w.Context(), w.api, pool,
+		inputs.Options{Versions: render.VersionsOf("v0")})
 	require.NoError(w, err)
 	config.ResourceVersion = ""
 	if err := w.api.Create(w.Context(), config); err != nil {

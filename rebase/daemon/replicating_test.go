@@ -25,6 +25,7 @@ import (
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/rebase/registrycontroller"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/peers"
@@ -125,7 +126,7 @@ func TestFromABuildToTheRegistryAndBack(t *testing.T) {
 	}
 	assert.Equal(t, []float64{1, 1, 1, 1}, []float64{shown["dayone_replica_ready"], shown["dayone_replica_held_images"],
 		shown["dayone_replica_wanted_images"], shown["dayone_replica_unknown_references"]})
-	status, err := registrycontroller.ReadStatus(t.Context(), f.env.Client, cluster.DefaultNamespace)
+	status, err := registrystatus.ReadStatus(t.Context(), f.env.Client, cluster.DefaultNamespace)
 	require.NoError(t, err)
 	require.Len(t, status.Images, 2)
 	for _, i := range status.Images {

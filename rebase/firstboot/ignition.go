@@ -11,13 +11,14 @@ import (
 
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy/pull"
+	"dayone.dev/dayone/rebase/nodedisk"
 )
 
 // Paths of what makes a node trust the registry of the bootstrap host. Sources: containers-registries.conf.d(5),
 // containers-certs.d(5), ostree-ext (auth).
 const (
 	MirrorPath = "/etc/containers/registries.conf.d/50-dayone-bootstrap.conf"
-	AuthPath   = "/etc/ostree/auth.json"
+	AuthPath   = nodedisk.OSTreeAuth
 	// attachmentsPath says that signatures of the mirrors' images are beside them.
 	attachmentsPath = "/etc/containers/registries.d/dayone-bootstrap.yaml"
 	// PullAuthPath has the bootstrap registry's credential as it was served. The agent merges it into what is read;

@@ -12,3 +12,6 @@ const (
 	// config's. Source: containers-certs.d(5).
 	RegistryCerts = "/etc/docker/certs.d"
 )
+
+// OSTreeAuth has the credentials with which the host pulls its own images. Source: ostree-ext.
+const OSTreeAuth = "/etc/ostree/auth.json"

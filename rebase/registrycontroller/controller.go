@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/installconfig/report"
-	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/wantedimages"
 	"dayone.dev/dayone/registry/wanted"
@@ -96,20 +96,11 @@ func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Node)
 		after, also := e.ObjectNew.(*corev1.Node)
-		return !ok || !also || ready(before) != ready(after) ||
+		return !ok || !also || registrystatus.NodeReady(before) != registrystatus.NodeReady(after) ||
 			!reflect.DeepEqual(before.Status.Addresses, after.Status.Addresses) ||
 			!reflect.DeepEqual(before.Labels, after.Labels) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations)
 	}}
-}
-
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // Reconcile publishes what is wanted and judges what nodes report.
@@ -127,7 +118,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if age := r.o.Now().Sub(have.list.Issued); reflect.DeepEqual(have.list.Images, list.Images) && age.Abs() < renew {
 		list.Issued = have.list.Issued
 	}
-	members := membersOf(v.Nodes)
+	members := registrystatus.Members(v.Nodes)
 	addresses, err := rollout.RegistryPeers(r.o.Registry, v.Nodes).Encode()
 	if err != nil {
 		return reconcile.Result{}, err
@@ -155,25 +146,4 @@ func (r *reconciler) view(ctx context.Context) (wantedimages.View, error) {
 	}
 	return wantedimages.View{Pools: pools.Items, MachineConfigs: configs.Items, MachineOSConfigs: layering.Items,
 		MachineOSBuilds: builds.Items, ControllerConfigs: controllers.Items, Nodes: nodes.Items}, nil
-}
-
-// member is a control-plane node with what it reports.
-type member struct {
-	name   string
-	ready  bool
-	report wanted.Report
-}
-
-// membersOf are the nodes of the control plane. A report that cannot be read is a problem of its node.
-func membersOf(nodes []corev1.Node) []member {
-	var out []member
-	for i := range nodes {
-		n := &nodes[i]
-		if !manifests.ControlPlane(n.Labels) {
-			continue
-		}
-		out = append(out, member{name: n.Name, ready: ready(n),
-			report: wanted.Reported(n.Annotations[manifests.AnnotationRegistry])})
-	}
-	return out
 }

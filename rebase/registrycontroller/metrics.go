@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/registry/wanted"
 )
 
@@ -16,7 +17,7 @@ type metrics struct {
 	images  int
 	strange int
 	list    string
-	members []member
+	members []registrystatus.Member
 }
 
 func newMetrics() *metrics {
@@ -33,7 +34,7 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) set(list wanted.List, members []member, unknown int) {
+func (m *metrics) set(list wanted.List, members []registrystatus.Member, unknown int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.images, m.strange, m.list, m.members = len(list.Fetched()), unknown, list.Hash(), members
@@ -56,13 +57,13 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	gauge(m.wanted, float64(m.images))
 	gauge(m.unknown, float64(m.strange))
 	for _, n := range m.members {
-		gauge(m.held, float64(n.report.Held), n.name)
+		gauge(m.held, float64(n.Report.Held), n.Name)
 		ready := 0.0
-		if n.report.Ready && n.report.List == m.list {
+		if n.Report.Ready && n.Report.List == m.list {
 			ready = 1
 		}
-		gauge(m.ready, ready, n.name)
-		gauge(m.free, float64(n.report.FreeBytes), n.name)
-		gauge(m.stored, float64(n.report.StoredBytes), n.name)
+		gauge(m.ready, ready, n.Name)
+		gauge(m.free, float64(n.Report.FreeBytes), n.Name)
+		gauge(m.stored, float64(n.Report.StoredBytes), n.Name)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/rebase/wantedimages"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -111,19 +112,19 @@ func (r *reconciler) apply(ctx context.Context, configMap string, data map[strin
 }
 
 // judge makes the conditions. A node that is not ready does not count: what it has is seen when it is back.
-func judge(list wanted.List, members []member, unknown []wantedimages.Unknown) []metav1.Condition {
+func judge(list wanted.List, members []registrystatus.Member, unknown []wantedimages.Unknown) []metav1.Condition {
 	held := metav1.Condition{Type: conditionHeld, Status: metav1.ConditionTrue, Reason: "AllHeld"}
 	var bad []string
 	count := 0
 	for _, m := range members {
-		if !m.ready {
+		if !m.Ready {
 			continue
 		}
 		count++
-		if m.report.Ready && m.report.List == list.Hash() {
+		if m.Report.Ready && m.Report.List == list.Hash() {
 			continue
 		}
-		bad = append(bad, m.name+": "+lacking(list, m.report))
+		bad = append(bad, m.Name+": "+registrystatus.Lacking(list, m.Report))
 	}
 	held.Message = fmt.Sprintf("%d images are in the registries of %d ready control-plane nodes", len(list.Fetched()),
 		count)
@@ -145,15 +146,6 @@ func judge(list wanted.List, members []member, unknown []wantedimages.Unknown) [
 			"the annotation, or push the image and name it in the MachineOSConfig"
 	}
 	return []metav1.Condition{held, known}
-}
-
-// lacking says what a registry lacks.
-func lacking(list wanted.List, r wanted.Report) string {
-	if len(r.Missing) > 0 && r.Problem == "" && r.List == list.Hash() {
-		return fmt.Sprintf("%d of %d images are missing, first %s: %s", r.Wanted-r.Held, r.Wanted, r.Missing[0].Image,
-			r.Missing[0].Why)
-	}
-	return r.Behind(list)
 }
 
 func few(all []string) string {

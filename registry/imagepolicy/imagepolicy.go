@@ -13,6 +13,12 @@ import (
 	"github.com/containers/image/v5/types"
 )
 
+// Check checks the form of a containers-policy.json(5); key files that it names are looked at on the node only.
+func Check(raw []byte) error {
+	_, err := signature.NewPolicyFromBytes(raw)
+	return err
+}
+
 // For finds the most specific scope of an image, and what it requires. Source: containers-policy.json(5), and
 // PolicyContext's own lookup, which the library keeps to itself.
 func For(p *signature.Policy, ref types.ImageReference) (scope string, reqs signature.PolicyRequirements) {

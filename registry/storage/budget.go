@@ -46,7 +46,7 @@ func (b *budget) free() (int64, error) {
 	if err := unix.Statfs(b.root, &st); err != nil {
 		return 0, fmt.Errorf("ask for free space: %w", err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
 // left is the largest number that take accepts.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -36,7 +35,7 @@ type identity struct {
 func identify(fi os.FileInfo) identity {
 	id := identity{Size: fi.Size(), MTime: fi.ModTime().UnixNano()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		id.CTime, id.Inode = st.Ctim.Nano(), st.Ino
+		id.CTime, id.Inode = changed(st), st.Ino
 	}
 	return id
 }
@@ -166,7 +165,7 @@ func (v *verifier) rehash(d digest.Digest, read func(io.Reader) io.Reader) (int6
 		return 0, err
 	}
 	// What memory has of the file says nothing about the disk. A file system without the advice is read all the same.
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	forget(f)
 	if err := v.check(d, fi, read(f)); err != nil {
 		return fi.Size(), err
 	}

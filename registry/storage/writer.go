@@ -68,7 +68,7 @@ func (w *writer) writeBack() error {
 	if w.size-w.flushed < flushStep {
 		return nil
 	}
-	err := unix.SyncFileRange(int(w.file.Fd()), w.flushed, w.size-w.flushed, unix.SYNC_FILE_RANGE_WRITE)
+	err := writeBack(w.file, w.flushed, w.size-w.flushed)
 	w.flushed = w.size
 	// not every file system has it, the sync does it all
 	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESPIPE) {

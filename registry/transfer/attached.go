@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/containers/image/v5/docker/reference"
 	"github.com/containers/image/v5/manifest"
@@ -14,7 +16,9 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 )
 
@@ -22,19 +26,21 @@ import (
 // Nodes look for signatures there.
 var cosignSuffixes = [...]string{".sig", ".att", ".sbom"}
 
-// Attach copies what is attached to an image that both repositories have: its referrers with what refers to them, and
-// signatures, attestations and bills of materials under cosign's tags; of an index those of its images, too. It returns
-// how many were found. A tag at the destination that names more than that of the source is left as it is. Where the
-// destination has no referrers, they get the specification's tag for them. Layouts and archives have none of these.
+// Attach copies what is attached to an image that both have: its referrers with what refers to them, and signatures,
+// attestations and bills of materials under cosign's tags; of an index those of its images, too. It returns how many
+// were found. A tag at the destination that names more than that of the source is left as it is. Where the destination
+// has no referrers, they get the specification's tag for them. The source may be a layout, as that of a release. A
+// layout as the destination gets nothing: who names it without a REF wants the one image in it. Archives have none.
 func Attach(ctx context.Context, src, dst Endpoint, image digest.Digest, o Options) (found int, err error) {
 	a := attacher{o: o.withDefaults(), src: src, dst: dst}
-	if a.from, err = namedBy(src); err == nil {
+	ref, err := src.parse()
+	if err == nil {
 		a.to, err = namedBy(dst)
 	}
-	if err != nil || a.from == nil || a.to == nil {
+	if err != nil || ref.Transport().Name() == "docker-archive" || a.to == nil {
 		return 0, err
 	}
-	what := fmt.Sprintf("copy what is attached to %s@%s", a.from.Name(), image)
+	what := fmt.Sprintf("copy what is attached to %s from %s", image, src.Reference)
 	return retry(ctx, a.o, what, func() (int, error) {
 		listening, heard, stop := listen(ctx, a.o.Silence)
 		defer stop()
@@ -52,15 +58,15 @@ func namedBy(e Endpoint) (reference.Named, error) {
 	return reference.TrimNamed(ref.DockerReference()), nil
 }
 
-// attacher is one run of Attach between two repositories.
+// attacher is one run of Attach.
 type attacher struct {
 	o        Options
 	src, dst Endpoint
-	from, to reference.Named
+	to       reference.Named
 }
 
 func (a attacher) once(ctx context.Context, image digest.Digest, heard func()) (found int, err error) {
-	in, closeIn, err := openRepository(ctx, a.src, a.from, transport.PullScope)
+	in, closeIn, err := a.openSource(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +100,7 @@ func (a attacher) once(ctx context.Context, image digest.Digest, heard func()) (
 
 // findAttached lists those of an image and an index's images that have referrers, the tags of cosign that there are,
 // and how many referrers and tags that makes.
-func findAttached(ctx context.Context, in *remote.Repository, image digest.Digest) (trees []v1.Descriptor,
+func findAttached(ctx context.Context, in oras.ReadOnlyGraphTarget, image digest.Digest) (trees []v1.Descriptor,
 	tags map[string]v1.Descriptor, found int, err error) {
 	subjects, err := subjectsOf(ctx, in, image)
 	if err != nil {
@@ -124,6 +130,35 @@ func findAttached(ctx context.Context, in *remote.Repository, image digest.Diges
 	return trees, tags, found + len(tags), nil
 }
 
+// openSource opens a layout or a repository.
+func (a attacher) openSource(ctx context.Context) (oras.ReadOnlyGraphTarget, func(), error) {
+	if name, ok := strings.CutPrefix(a.src.Reference, "oci:"); ok {
+		dir, _, _ := strings.Cut(name, ":")
+		store, err := oci.NewFromFS(ctx, os.DirFS(dir))
+		if err != nil {
+			return nil, nil, fmt.Errorf("open layout %s: %w", dir, err)
+		}
+		return layout{store}, func() {}, nil
+	}
+	from, err := namedBy(a.src)
+	if err != nil {
+		return nil, nil, err
+	}
+	return openRepository(ctx, a.src, from, transport.PullScope)
+}
+
+// layout is a directory with images. Of all that names a manifest in it, its index too, only referrers are attached.
+type layout struct{ *oci.ReadOnlyStore }
+
+// Predecessors implements content.PredecessorFinder.
+func (l layout) Predecessors(ctx context.Context, d v1.Descriptor) ([]v1.Descriptor, error) {
+	found, err := registry.Referrers(ctx, l.ReadOnlyStore, d, "")
+	if errors.Is(err, errdef.ErrUnsupported) { // the directory has the manifest under no name of its own
+		return nil, nil
+	}
+	return found, err
+}
+
 // openRepository opens a repository for oras, whose answers for referrers have pages and a fallback.
 func openRepository(ctx context.Context, e Endpoint, named reference.Named, action string) (*remote.Repository, func(),
 	error) {
@@ -140,7 +175,7 @@ func openRepository(ctx context.Context, e Endpoint, named reference.Named, acti
 }
 
 // subjectsOf are an image, or an index and its images.
-func subjectsOf(ctx context.Context, in *remote.Repository, image digest.Digest) ([]v1.Descriptor, error) {
+func subjectsOf(ctx context.Context, in oras.ReadOnlyGraphTarget, image digest.Digest) ([]v1.Descriptor, error) {
 	d, err := in.Resolve(ctx, image.String())
 	if err != nil {
 		return nil, fmt.Errorf("find image: %w", err)
@@ -176,8 +211,8 @@ func read[T any](ctx context.Context, from content.Fetcher, d v1.Descriptor) (ou
 
 // copyTag copies what a tag of cosign's names, unless the destination has signatures of its own there: who signs reads
 // the tag, adds a layer and writes it.
-func (a attacher) copyTag(ctx context.Context, in, out *remote.Repository, tag string, d v1.Descriptor,
-	opts oras.CopyGraphOptions) error {
+func (a attacher) copyTag(ctx context.Context, in oras.ReadOnlyTarget, out *remote.Repository, tag string,
+	d v1.Descriptor, opts oras.CopyGraphOptions) error {
 	have, err := out.Resolve(ctx, tag)
 	if err == nil && have.Digest == d.Digest {
 		return nil
@@ -201,7 +236,7 @@ func (a attacher) copyTag(ctx context.Context, in, out *remote.Repository, tag s
 }
 
 // hasMore reports whether the destination's manifest has a layer that the source's lacks.
-func hasMore(ctx context.Context, in *remote.Repository, d v1.Descriptor, out *remote.Repository,
+func hasMore(ctx context.Context, in content.Fetcher, d v1.Descriptor, out *remote.Repository,
 	have v1.Descriptor) (bool, error) {
 	of, err := read[v1.Manifest](ctx, in, d)
 	if err != nil {

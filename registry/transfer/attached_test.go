@@ -10,6 +10,7 @@ import (
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -112,7 +113,45 @@ func TestAttach(t *testing.T) {
 			transfer.Options{Attempts: 1})
 		require.ErrorIs(t, err, transfer.ErrNotFound)
 	})
-	t.Run("a layout has none", func(t *testing.T) {
+	t.Run("from a layout", func(t *testing.T) {
+		dir := t.TempDir()
+		from, to := transfer.Endpoint{Reference: "oci:" + dir + ":v1"}, push(dst, "e/f:v1")
+		_, err := transfer.Copy(t.Context(), pull(src, "a/b:v1"), from, transfer.Options{})
+		require.NoError(t, err)
+		path, err := layout.FromPath(dir)
+		require.NoError(t, err)
+		for _, referrer := range []v1.Image{ofIndex, ofImage, ofReferrer} {
+			require.NoError(t, path.AppendImage(referrer))
+		}
+		sig := cosignTag(whole, ".sig")
+		require.NoError(t, path.AppendImage(signature,
+			layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": sig})))
+		_, err = transfer.Copy(t.Context(), from, to, transfer.Options{})
+		require.NoError(t, err)
+		found, err := transfer.Attach(t.Context(), from, to, res.Digest, transfer.Options{})
+		require.NoError(t, err)
+		assert.Equal(t, 3, found)
+		for subject, referrer := range map[string]v1.Image{whole: ofIndex, one: ofImage, digestOf(t, ofImage): ofReferrer} {
+			assert.Equal(t, []string{digestOf(t, referrer)}, referrersOf(t, dst.Addr+"/e/f@"+subject, dst.Pusher(t)...))
+		}
+		have, err := remote.Head(reference(t, dst.Addr+"/e/f:"+sig), dst.Pusher(t)...)
+		require.NoError(t, err)
+		assert.Equal(t, digestOf(t, signature), have.Digest.String())
+	})
+	t.Run("one architecture of a layout", func(t *testing.T) {
+		dir := t.TempDir()
+		from := transfer.Endpoint{Reference: "oci:" + dir + ":v1"}
+		_, err := transfer.Copy(t.Context(), pull(src, "a/b:v1"), from, transfer.Options{})
+		require.NoError(t, err)
+		_, err = transfer.Attach(t.Context(), from, push(dst, "g/h:v1"), digest.Digest(one), transfer.Options{})
+		require.NoError(t, err)
+	})
+	t.Run("a directory that is no layout", func(t *testing.T) {
+		_, err := transfer.Attach(t.Context(), transfer.Endpoint{Reference: "oci:" + t.TempDir()}, push(dst, "g/h:v1"),
+			res.Digest, transfer.Options{Attempts: 1})
+		require.ErrorContains(t, err, "open layout")
+	})
+	t.Run("a layout gets none", func(t *testing.T) {
 		found, err := transfer.Attach(t.Context(), pull(src, "a/b"), transfer.Endpoint{Reference: "oci:" + t.TempDir()},
 			res.Digest, transfer.Options{})
 		require.NoError(t, err)

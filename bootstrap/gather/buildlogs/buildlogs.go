@@ -15,7 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,11 +73,11 @@ func Follow(ctx context.Context, c client.Reader, config *rest.Config, namespace
 	if len(newest.Spec.InitContainers) > 0 && newest.Spec.InitContainers[0].Name == mcobuild.BuildContainer {
 		container = mcobuild.BuildContainer
 	}
-	clients, err := kubernetes.NewForConfig(config)
+	core, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	body, err := clients.CoreV1().Pods(namespace).
+	body, err := core.Pods(namespace).
 		GetLogs(newest.Name, &corev1.PodLogOptions{Container: container, Follow: follow}).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)

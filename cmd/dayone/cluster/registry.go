@@ -12,7 +12,7 @@ import (
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
-	"dayone.dev/dayone/rebase/registrycontroller"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 )
 
 // newRegistry is the group of what concerns the registries of the control plane.
@@ -31,7 +31,7 @@ func newRegistryStatus(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := registrycontroller.ReadStatus(cmd.Context(), api, c.Namespace)
+			s, err := registrystatus.ReadStatus(cmd.Context(), api, c.Namespace)
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ func newRegistryStatus(c *connect.Flags) *cobra.Command {
 	}
 }
 
-func writeRegistry(t io.Writer, s *registrycontroller.Status) {
+func writeRegistry(t io.Writer, s *registrystatus.Status) {
 	fmt.Fprintf(t, "registry %s, list of %s\n\nNODE\tNODE READY\tHELD\tSTORED\tFREE\tROOM\tDETAIL\n", s.Registry,
 		s.Issued.Format(time.RFC3339))
 	for _, n := range s.Nodes {

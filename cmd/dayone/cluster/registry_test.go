@@ -17,7 +17,7 @@ import (
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/rebase/registrycontroller"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	replicas "dayone.dev/dayone/registry/wanted"
 )
 
@@ -58,7 +58,7 @@ func showsRegistries(t *testing.T, e *kubetest.Env, do func(args ...string) (int
 	assert.Regexp(t, `ns/os@sha256:[0-9a-f]+ +1 +m1 +node w1 \(current\)`, out)
 	code, out, errs = do("registry", "status", "-o", "json")
 	require.Equal(t, cli.ExitOK, code, errs)
-	var s registrycontroller.Status
+	var s registrystatus.Status
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
 	assert.Len(t, s.Nodes, 2)
 	assert.Equal(t, []string{"m0"}, s.Images[0].Held)

@@ -12,7 +12,7 @@ import (
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
-	"dayone.dev/dayone/rebase/registrycontroller"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/replica"
@@ -87,7 +87,7 @@ func (e export) sources(ctx context.Context, c *connect.Flags) (l replicas.List,
 	if err != nil {
 		return l, from, err
 	}
-	p, err := registrycontroller.ReadPublished(ctx, api, c.Namespace)
+	p, err := registrystatus.ReadPublished(ctx, api, c.Namespace)
 	if err != nil {
 		return l, from, err
 	}

@@ -19,7 +19,7 @@ import (
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 	"dayone.dev/dayone/rebase/fleet/snapshot"
 	"dayone.dev/dayone/rebase/forecast"
 )
@@ -46,8 +46,8 @@ func effectWorld(t *testing.T) []client.Object {
 	objects := []client.Object{pool, set.MachineConfigs[0].Object, mirrors}
 	d, err := snapshot.ReadDump(writeDump(t, objects))
 	require.NoError(t, err)
-	config, err := rendercontroller.Preview(t.Context(), d, pool,
-		rendercontroller.Options{Versions: render.VersionsOf("v0")})
+	config, err := inputs.Preview(t.Context(), d, pool,
+		inputs.Options{Versions: render.VersionsOf("v0")})
 	require.NoError(t, err)
 	pool.Spec.Configuration = mcfgv1.MachineConfigPoolStatusConfiguration{
 		ObjectReference: corev1.ObjectReference{Name: config.Name}}

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/build/buildcontroller"
 	"dayone.dev/dayone/build/machineosbuild"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 	"dayone.dev/dayone/rebase/fleet/snapshot"
 )
 
@@ -66,11 +66,11 @@ func layeredWorld(t testing.TB, more ...client.Object) []client.Object {
 	objects := append([]client.Object{pool, cc, mosc, set.MachineConfigs[0].Object}, more...)
 	d, err := snapshot.ReadDump(writeDump(t, objects))
 	require.NoError(t, err)
-	config, err := rendercontroller.Preview(t.Context(), d, pool,
-		rendercontroller.Options{Versions: render.VersionsOf("v0")})
+	config, err := inputs.Preview(t.Context(), d, pool,
+		inputs.Options{Versions: render.VersionsOf("v0")})
 	require.NoError(t, err)
 	pool.Spec.Configuration.Name = config.Name
-	request, err := buildcontroller.RequestOf(mosc, config, cc, cc.Spec.BaseOSContainerImage, "linux/amd64")
+	request, err := poolrequest.Of(mosc, config, cc, cc.Spec.BaseOSContainerImage, "linux/amd64")
 	require.NoError(t, err)
 	address, err := request.Address()
 	require.NoError(t, err)

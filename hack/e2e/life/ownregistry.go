@@ -14,7 +14,7 @@ import (
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets/cluster"
-	"dayone.dev/dayone/rebase/registrycontroller"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -78,7 +78,7 @@ func checkRegistries(ctx context.Context, l *life) error {
 		l.check(h.Node.Name, "has no registry", err != nil, "")
 	}
 	return until(ctx, "the masters' registries to have every image", func() (bool, error) {
-		s, err := registrycontroller.ReadStatus(ctx, l.client, cluster.DefaultNamespace)
+		s, err := registrystatus.ReadStatus(ctx, l.client, cluster.DefaultNamespace)
 		if err != nil {
 			return false, err
 		}

@@ -78,12 +78,6 @@ func Verify(ctx context.Context, root string, i deploy.Image) error {
 	return writeVerified(root, append(known, verified{i.String(), mark}))
 }
 
-// ParsePolicy checks the form of a containers-policy.json(5); key files that it names are looked at on the node only.
-func ParsePolicy(raw []byte) error {
-	_, err := signature.NewPolicyFromBytes(raw)
-	return err
-}
-
 // Attachments is a file of registries.d: signatures of images that come through these registries, HOST:PORT, are beside
 // the images. Signatures of a mirror's copies are not found without it.
 func Attachments(hosts ...string) []byte {

@@ -12,7 +12,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/manifests/rendercontroller"
+	"dayone.dev/dayone/manifests/rendercontroller/inputs"
 	"dayone.dev/dayone/rebase/forecast"
 	"dayone.dev/dayone/rebase/rollout"
 )
@@ -46,13 +46,13 @@ func (s *Source) ReadWith(ctx context.Context, files *Dump, at time.Time, v rend
 	for i := range in.Cluster.Pools {
 		pool := in.Cluster.Pools[i].DeepCopy() // the cluster's own objects must not change
 		now := pool.Spec.Configuration.Name
-		config, err := rendercontroller.Preview(ctx, with.objects, pool, optionsOf(in.Configs[now], o))
+		config, err := inputs.Preview(ctx, with.objects, pool, optionsOf(in.Configs[now], o))
 		if err != nil {
 			return in, fmt.Errorf("render pool %s: %w", pool.Name, err)
 		}
 		in.Changes.Before[pool.Name] = now
 		if s.recorded {
-			asIs, err := rendercontroller.Preview(ctx, s.objects, &in.Cluster.Pools[i], optionsOf(in.Configs[now], o))
+			asIs, err := inputs.Preview(ctx, s.objects, &in.Cluster.Pools[i], optionsOf(in.Configs[now], o))
 			if err == nil { // else the files mend what was wrong
 				in.Changes.Now[pool.Name] = asIs.Name
 			}
@@ -83,7 +83,7 @@ func (s *Source) former(ctx context.Context, c *rollout.Cluster) (*forecast.Inpu
 }
 
 // optionsOf are those with which the controller rendered a config: the config itself names them.
-func optionsOf(now *mcfgv1.MachineConfig, o rendercontroller.Options) rendercontroller.Options {
+func optionsOf(now *mcfgv1.MachineConfig, o inputs.Options) inputs.Options {
 	if now != nil {
 		o.BaseImage, o.Versions.Hash = now.Spec.OSImageURL, now.Annotations[manifests.AnnotationGeneratedByController]
 	}
@@ -105,8 +105,8 @@ func (s *Source) complete(ctx context.Context) error {
 
 // renderOptions are those that the cluster's own renderer has, as far as its objects say.
 func (s *Source) renderOptions(ctx context.Context, configs map[string]*mcfgv1.MachineConfig,
-	v render.Versions) (rendercontroller.Options, error) {
-	o := rendercontroller.Options{Versions: v}
+	v render.Versions) (inputs.Options, error) {
+	o := inputs.Options{Versions: v}
 	var controllers mcfgv1.ControllerConfigList
 	var gates configv1.FeatureGateList
 	if err := listKnown(ctx, s.objects, &controllers); err != nil {

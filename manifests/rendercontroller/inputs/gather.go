@@ -1,4 +1,4 @@
-package rendercontroller
+package inputs
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// isRendered says whether a MachineConfig is a result of rendering: those belong to their pool.
-func isRendered(c client.Object) bool {
+// IsRendered says whether a MachineConfig is a result of rendering: those belong to their pool.
+func IsRendered(c client.Object) bool {
 	owner := metav1.GetControllerOf(c)
 	return strings.HasPrefix(c.GetName(), "rendered-") && (owner == nil || owner.Kind == "MachineConfigPool")
 }
@@ -29,18 +29,29 @@ type Lister interface {
 	List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error
 }
 
-// gatherer reads what pools are rendered from. known tells which of the kinds that a cluster may be without it has.
-type gatherer struct {
-	client Lister
-	known  func(client.Object) bool
-	o      Options
-	// live reads what the cache behind client may not have yet; nil: client is no cache.
-	live client.Reader
+// Options say how pools are rendered.
+type Options struct {
+	// Versions must be those that bootstrap rendered with, else its names are not met again.
+	Versions render.Versions
+	// BaseImage is the default osImageURL of clusters without a ControllerConfig, by digest. Default none.
+	BaseImage string
+	// ComponentsOnly takes the MachineConfigs as complete.
+	ComponentsOnly bool
 }
 
-// gather reads what a pool is rendered from, in the order of names, and how. Kinds that the API does not have are
+// Gatherer reads what pools are rendered from.
+type Gatherer struct {
+	Client Lister
+	// Known tells which of the kinds that a cluster may be without it has.
+	Known func(client.Object) bool
+	// Live reads what the cache behind Client may not have yet; nil: Client is no cache.
+	Live client.Reader
+	Options
+}
+
+// Gather reads what a pool is rendered from, in the order of names, and how. Kinds that the API does not have are
 // empty.
-func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, render.Options, error) {
+func (g Gatherer) Gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*manifests.Set, render.Options, error) {
 	set := &manifests.Set{}
 	if err := g.read(ctx, pool, set); err != nil {
 		return nil, render.Options{}, err
@@ -51,22 +62,22 @@ func (g gatherer) gather(ctx context.Context, pool *mcfgv1.MachineConfigPool) (*
 		return nil, render.Options{}, err
 	}
 	o.Unbuilt, o.Pools, o.OwnServer = render.IgnoreUnbuilt, []string{pool.Name}, true
-	render.StandaloneInputs(set, g.o.BaseImage, o.Versions)
+	render.StandaloneInputs(set, g.BaseImage, o.Versions)
 	return set, o, nil
 }
 
-func (g gatherer) read(ctx context.Context, pool *mcfgv1.MachineConfigPool, set *manifests.Set) error {
+func (g Gatherer) read(ctx context.Context, pool *mcfgv1.MachineConfigPool, set *manifests.Set) error {
 	var pools mcfgv1.MachineConfigPoolList
-	if err := g.client.List(ctx, &pools); err != nil {
+	if err := g.Client.List(ctx, &pools); err != nil {
 		return fmt.Errorf("list pools: %w", err)
 	}
 	set.Pools = items(pools.Items, func(p *mcfgv1.MachineConfigPool) bool { return p.DeletionTimestamp == nil })
 	var configs mcfgv1.MachineConfigList
-	if err := g.client.List(ctx, &configs); err != nil {
+	if err := g.Client.List(ctx, &configs); err != nil {
 		return fmt.Errorf("list MachineConfigs: %w", err)
 	}
 	var layering mcfgv1.MachineOSConfigList
-	if err := g.client.List(ctx, &layering); err != nil {
+	if err := g.Client.List(ctx, &layering); err != nil {
 		return fmt.Errorf("list MachineOSConfigs: %w", err)
 	}
 	set.MachineOSConfigs = items(layering.Items, func(m *mcfgv1.MachineOSConfig) bool {
@@ -78,8 +89,8 @@ func (g gatherer) read(ctx context.Context, pool *mcfgv1.MachineConfigPool, set 
 			made[manifests.PreBuiltComponentPrefix+m.Object.Spec.MachineConfigPool.Name] = true
 		}
 	}
-	if g.live != nil {
-		late, err := lateComponents(ctx, g.live, set.MachineOSConfigs, configs.Items)
+	if g.Live != nil {
+		late, err := lateComponents(ctx, g.Live, set.MachineOSConfigs, configs.Items)
 		if err != nil {
 			return err
 		}
@@ -87,27 +98,27 @@ func (g gatherer) read(ctx context.Context, pool *mcfgv1.MachineConfigPool, set 
 	}
 	// A component that rendering makes itself is not read back from the API, too.
 	set.MachineConfigs = items(configs.Items, func(c *mcfgv1.MachineConfig) bool {
-		return c.DeletionTimestamp == nil && !isRendered(c) && !made[c.Name]
+		return c.DeletionTimestamp == nil && !IsRendered(c) && !made[c.Name]
 	})
 	return g.gatherSettings(ctx, set)
 }
 
 // standIn counts this renderer as the maker of a ControllerConfig that dayone's own hand-over posted: no operator keeps
 // its version up to date, and the rule that guards against two versions at work has no second one here.
-func (g gatherer) standIn(set *manifests.Set) {
+func (g Gatherer) standIn(set *manifests.Set) {
 	for i, item := range set.ControllerConfigs {
 		if _, standalone := item.Object.Annotations[manifests.AnnotationStandalone]; !standalone {
 			continue
 		}
 		c := item.Object.DeepCopy()
-		c.Annotations[manifests.AnnotationGeneratedByVersion] = g.o.Versions.Raw
+		c.Annotations[manifests.AnnotationGeneratedByVersion] = g.Versions.Raw
 		set.ControllerConfigs[i].Object = c
 	}
 }
 
 // gatherSettings reads the kinds that a cluster may be without.
-func (g gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error {
-	for _, read := range []func(context.Context, gatherer) error{
+func (g Gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error {
+	for _, read := range []func(context.Context, Gatherer) error{
 		into(&set.ControllerConfigs, &mcfgv1.ControllerConfigList{},
 			func(l *mcfgv1.ControllerConfigList) []mcfgv1.ControllerConfig { return l.Items }),
 		into(&set.KubeletConfigs, &mcfgv1.KubeletConfigList{},
@@ -143,12 +154,12 @@ func (g gatherer) gatherSettings(ctx context.Context, set *manifests.Set) error 
 func into[T any, P interface {
 	*T
 	client.Object
-}, L client.ObjectList](to *[]manifests.Item[P], list L, of func(L) []T) func(context.Context, gatherer) error {
-	return func(ctx context.Context, g gatherer) error {
-		if !g.known(P(new(T))) {
+}, L client.ObjectList](to *[]manifests.Item[P], list L, of func(L) []T) func(context.Context, Gatherer) error {
+	return func(ctx context.Context, g Gatherer) error {
+		if !g.Known(P(new(T))) {
 			return nil
 		}
-		if err := g.client.List(ctx, list); err != nil {
+		if err := g.Client.List(ctx, list); err != nil {
 			if meta.IsNoMatchError(err) {
 				return nil
 			}
@@ -187,4 +198,29 @@ func concerns(m *mcfgv1.MachineOSConfig, pool *mcfgv1.MachineConfigPool,
 	}
 	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.MachineConfigSelector)
 	return role == pool.Name || err == nil && selector.Matches(labels.Set{manifests.LabelRole: role})
+}
+
+// lateComponents reads components that are in the API and not in the cache yet. Annotation and component are different
+// kinds: the cache may show that the one has gone before it shows the other.
+func lateComponents(ctx context.Context, live client.Reader, layering []manifests.Item[*mcfgv1.MachineOSConfig],
+	configs []mcfgv1.MachineConfig) ([]mcfgv1.MachineConfig, error) {
+	var out []mcfgv1.MachineConfig
+	for _, m := range layering {
+		if m.Object.Annotations[manifests.AnnotationPreBuiltImage] != "" {
+			continue
+		}
+		name := manifests.PreBuiltComponentPrefix + m.Object.Spec.MachineConfigPool.Name
+		if slices.ContainsFunc(configs, func(m mcfgv1.MachineConfig) bool { return m.Name == name }) {
+			continue
+		}
+		var late mcfgv1.MachineConfig
+		err := live.Get(ctx, client.ObjectKey{Name: name}, &late)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get %s: %w", name, err)
+		}
+		if err == nil {
+			out = append(out, late)
+		}
+	}
+	return out, nil
 }

@@ -1,4 +1,4 @@
-package rendercontroller
+package inputs
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // Preview renders a pool from the objects of a cluster as the controller would, and writes nothing.
 func Preview(ctx context.Context, from Lister, pool *mcfgv1.MachineConfigPool, o Options) (*mcfgv1.MachineConfig,
 	error) {
-	set, how, err := gatherer{from, func(client.Object) bool { return true }, o, nil}.gather(ctx, pool)
+	set, how, err := Gatherer{from, func(client.Object) bool { return true }, nil, o}.Gather(ctx, pool)
 	if err != nil {
 		return nil, err
 	}

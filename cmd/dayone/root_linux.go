@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/build/buildahengine"
 	"dayone.dev/dayone/cmd/dayone/cluster"
 	"dayone.dev/dayone/cmd/dayone/day1"
 	"dayone.dev/dayone/cmd/dayone/image"
@@ -13,18 +14,18 @@ import (
 	"dayone.dev/dayone/cmd/internal/cli"
 )
 
-// version is this build's version, set by the Makefile through -ldflags. The renderer takes it for its own.
-var version = "v0.0.0-dev"
+// isolations are the values of the builds' flag.
+var isolations = []string{buildahengine.IsolationAuto, buildahengine.IsolationChroot, buildahengine.IsolationOCI}
+
+// worked reports that this process was a worker of a build: building re-executes this program in namespaces of its own.
+func worked() bool { return buildahengine.Init() }
 
 // program is the root command of the program that argv names first: dayone, or kubectl's plugin.
 func program(argv []string) *cobra.Command {
 	if !cluster.IsPlugin(argv) {
 		return newRootCommand()
 	}
-	root := cluster.Plugin(version)
-	addExamples(root, true)
-	addCompletions(root)
-	return root
+	return newPlugin()
 }
 
 func newRootCommand() *cobra.Command {

@@ -1,4 +1,4 @@
-package registrycontroller
+package registrystatus
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/wanted"
@@ -98,11 +99,11 @@ func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	reports := map[string]wanted.Report{}
-	for _, m := range membersOf(nodes.Items) {
-		reports[m.name] = m.report
-		n := NodeStatus{Name: m.name, Ready: m.ready, Report: m.report}
-		if !m.report.Ready || m.report.List != list.Hash() {
-			n.Behind = lacking(list, m.report)
+	for _, m := range Members(nodes.Items) {
+		reports[m.Name] = m.Report
+		n := NodeStatus{Name: m.Name, Ready: m.Ready, Report: m.Report}
+		if !m.Report.Ready || m.Report.List != list.Hash() {
+			n.Behind = Lacking(list, m.Report)
 		}
 		s.Nodes = append(s.Nodes, n)
 	}
@@ -114,4 +115,44 @@ func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status
 		s.Images = append(s.Images, row)
 	}
 	return s, nil
+}
+
+// Member is a control-plane node with what it reports.
+type Member struct {
+	Name   string
+	Ready  bool
+	Report wanted.Report
+}
+
+// Members are the nodes of the control plane. A report that cannot be read is a problem of its node.
+func Members(nodes []corev1.Node) []Member {
+	var out []Member
+	for i := range nodes {
+		n := &nodes[i]
+		if !manifests.ControlPlane(n.Labels) {
+			continue
+		}
+		out = append(out, Member{Name: n.Name, Ready: NodeReady(n),
+			Report: wanted.Reported(n.Annotations[manifests.AnnotationRegistry])})
+	}
+	return out
+}
+
+// NodeReady is the node's own condition.
+func NodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Lacking says what a registry lacks.
+func Lacking(list wanted.List, r wanted.Report) string {
+	if len(r.Missing) > 0 && r.Problem == "" && r.List == list.Hash() {
+		return fmt.Sprintf("%d of %d images are missing, first %s: %s", r.Wanted-r.Held, r.Wanted, r.Missing[0].Image,
+			r.Missing[0].Why)
+	}
+	return r.Behind(list)
 }

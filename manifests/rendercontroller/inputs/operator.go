@@ -1,4 +1,4 @@
-package rendercontroller
+package inputs
 
 import (
 	"fmt"
@@ -9,16 +9,17 @@ import (
 	"dayone.dev/dayone/manifests/render"
 )
 
-// heldError says why pools keep the configs that they have: what they are rendered from is being written.
-type heldError struct{ text string }
+// HeldError says why pools keep the configs that they have: what they are rendered from is being written.
+type HeldError struct{ Text string }
 
-func (e heldError) Error() string { return e.text }
+// Error is the text.
+func (e HeldError) Error() string { return e.Text }
 
 // options tell how a set is rendered. Where a Machine Config Operator has made the cluster's ControllerConfig and
 // MachineConfigs, this renderer counts as that operator's: names and annotations stay, and its MachineConfigs are
 // complete, so none is generated here.
-func (g gatherer) options(set *manifests.Set) (render.Options, error) {
-	o := render.Options{Versions: g.o.Versions, ComponentsOnly: g.o.ComponentsOnly}
+func (g Gatherer) options(set *manifests.Set) (render.Options, error) {
+	o := render.Options{Versions: g.Versions, ComponentsOnly: g.ComponentsOnly}
 	var controller *mcfgv1.ControllerConfig
 	for _, item := range set.ControllerConfigs {
 		_, standalone := item.Object.Annotations[manifests.AnnotationStandalone]
@@ -36,7 +37,7 @@ func (g gatherer) options(set *manifests.Set) (render.Options, error) {
 			continue
 		}
 		if is := m.Annotations[manifests.AnnotationRelease]; is != release {
-			return o, heldError{fmt.Sprintf("MachineConfig %s was made for %q, the ControllerConfig for %q", m.Name, is,
+			return o, HeldError{fmt.Sprintf("MachineConfig %s was made for %q, the ControllerConfig for %q", m.Name, is,
 				release)}
 		}
 		if manifests.IsTemplate(m) {
