@@ -203,6 +203,11 @@ func TestTagsOfImagesThatAreThere(t *testing.T) {
 		{"busy", func(tag string) faultproxy.Fault {
 			return on(http.MethodPut, faultproxy.On("/manifests/"+tag, faultproxy.First(8, faultproxy.Status(500))))
 		}, "tag ", nil},
+		{"a connection that ends", func(tag string) faultproxy.Fault {
+			return faultproxy.On("/manifests/"+tag, faultproxy.First(8, func(http.ResponseWriter, *http.Request) bool {
+				panic(http.ErrAbortHandler)
+			}))
+		}, "tag ", nil},
 		{"too many requests", func(tag string) faultproxy.Fault {
 			return on(http.MethodPut, faultproxy.On("/manifests/"+tag, faultproxy.First(8, faultproxy.Status(429))))
 		}, "tag ", nil},

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -200,6 +202,39 @@ func TestDoFailsWithoutInputs(t *testing.T) {
 	assert.False(t, j.Find("build").Started.IsZero(), "a phase that failed has begun")
 }
 
+// What JSON cannot write identifies no inputs and is no result: the phase fails.
+func TestDoFailsWithoutJSON(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		input, output any
+		says          string
+	}{
+		{"inputs", make(chan int), "a", "phase build: hash inputs: "},
+		{"a result", "a", make(chan int), "phase build: encode result: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j, err := Open(t.TempDir())
+			require.NoError(t, err)
+			r := testRun(j, &[]EventKind{}, []Phase{{"build", "build"}})
+			_, err = Do(t.Context(), r, Step[any]{Name: "build", Inputs: func() (any, error) { return c.input, nil },
+				Work: func(context.Context) (any, error) { return c.output, nil }})
+			require.ErrorContains(t, err, c.says)
+			assert.NotEqual(t, StatusDone, j.Find("build").Status)
+		})
+	}
+}
+
+func TestEventsCountPhases(t *testing.T) {
+	j, err := Open(t.TempDir())
+	require.NoError(t, err)
+	var said []string
+	r := Begin(j, ledgerPhases, func(e Event) {
+		said = append(said, fmt.Sprintf("%s %d/%d", e.Record.Name, e.Index, e.Total))
+	}, time.Now, report.NoLog())
+	require.NoError(t, (&ledger{input: "a"}).run(t.Context(), r))
+	assert.Equal(t, []string{"service 0/2", "work 1/2"}, slices.Compact(said))
+}
+
 // A failure keeps the time at which its work began.
 func TestFailureKeepsItsStart(t *testing.T) {
 	dir, l := t.TempDir(), &ledger{input: "a", broken: errors.New("port taken")}
@@ -231,6 +266,15 @@ func TestDoNeedsItsJournal(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "write journal")
 	assert.Empty(t, kinds)
+
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	step := Step[string]{Name: "work", Inputs: func() (any, error) { return "a", nil },
+		Work:  func(context.Context) (string, error) { return "made", nil },
+		Holds: func(context.Context, string) error { return os.RemoveAll(dir) }}
+	_, err = Do(t.Context(), r, step)
+	require.NoError(t, err)
+	_, err = Do(t.Context(), r, step)
+	require.ErrorContains(t, err, "write journal", "that it is reused stays unknown")
 }
 
 func TestOpenUnreadable(t *testing.T) {
@@ -270,6 +314,8 @@ func TestDoRefusesWhatMayNotBegin(t *testing.T) {
 	r := testRun(j, &[]EventKind{}, ledgerPhases)
 	nothing := func(context.Context) error { return nil }
 	require.ErrorContains(t, Check(t.Context(), r, "other", nothing), "not announced")
+	_, err = Do(t.Context(), r, Step[string]{Name: "other"})
+	require.ErrorContains(t, err, "not announced")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, Check(ended, r, "service", nothing), context.Canceled)

@@ -3,6 +3,7 @@ package journal
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,12 +55,20 @@ func TestNoticeChangedByte(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	_, raw := sample(t)
-	for _, c := range []struct{ name, content, rule, next string }{
-		{"cut short", string(raw[:len(raw)/2]), "journal-damaged", "move this file away"},
-		{"empty", "", "journal-damaged", "move this file away"},
-		{"without a version", `{"phases":[]}`, "journal-damaged", "move this file away"},
-		{"text after it", string(raw) + "{}", "journal-damaged", "move this file away"},
-		{"newer, of another form", `{"version":2,"phases":{"base":"done"}}`, "journal-version", "with that version"},
+	const damaged, away = "journal-damaged", "move this file away"
+	for _, c := range []struct{ name, content, rule, says, next string }{
+		{"cut short", string(raw[:len(raw)/2]), damaged, "unexpected end of JSON input", away},
+		{"empty", "", damaged, "unexpected end of JSON input", away},
+		{"without a version", `{"phases":[]}`, damaged, "there is no layout 0", away},
+		{"a version that is no number", `{"version":"1"}`, damaged, "version of type int", away},
+		{"phases of another form", `{"version":1,"phases":{}}`, damaged, "phases of type", away},
+		{"another digest", strings.Replace(string(raw), "sha256:0123", "sha256:0124", 1), damaged,
+			"its checksum does not fit what it says", away},
+		{"a checksum in the middle", `{"version":1,"checksum":"sha256:00","phases":[]}`, damaged,
+			"its checksum is not at its end", away},
+		{"text after it", string(raw) + "{}", damaged, "after top-level value", away},
+		{"newer, of another form", `{"version":2,"phases":{"base":"done"}}`, "journal-version", "a newer dayone",
+			"with that version"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -68,6 +77,7 @@ func TestOpenRefuses(t *testing.T) {
 			var finding report.Finding
 			require.ErrorAs(t, err, &finding)
 			assert.Equal(t, c.rule, finding.Rule)
+			assert.Contains(t, finding.Message, c.says)
 			assert.Contains(t, finding.Next, c.next)
 		})
 	}
