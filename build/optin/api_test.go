@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,7 +44,6 @@ var shared kubetest.Shared
 
 // The Deployment controller and the garbage collector are Kubernetes' own.
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
 	os.Exit(shared.Main(m, kubetest.Options{ControllerManager: true}))
 }
 

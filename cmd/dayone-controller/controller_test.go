@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,7 +25,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/hack/kube/kubetest"
@@ -60,7 +58,6 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	ctrl.SetLogger(logr.Discard())
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,7 +35,6 @@ import (
 var shared kubetest.Shared
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 

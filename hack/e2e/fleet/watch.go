@@ -15,7 +15,7 @@ import (
 
 const (
 	// sampleEvery is how often nodes are counted.
-	sampleEvery = 20 * time.Millisecond
+	sampleEvery = 100 * time.Millisecond
 	// sampleTakes is how long a count may take. In a longer one a node that was cordoned at its beginning and one that is
 	// off at its end may not have been away at the same time.
 	sampleTakes = 200 * time.Millisecond

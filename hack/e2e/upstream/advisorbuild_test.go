@@ -69,6 +69,10 @@ const offline = "+ buildah bud --log-level=DEBUG\n[3/3] STEP 1/2: FROM configs A
 	"[3/3] STEP 2/2: RUN dnf install x\nCould not resolve host: mirror.test\n" +
 	"Error: building at STEP \"RUN dnf install x\": while running runtime: exit status 1\n"
 
+// buildTakes is how long a build goes on that succeeds; a real one takes minutes. When MCO makes a build again under
+// its name, it cleans up after the one before seconds later, and takes away the digest that it finds under that name.
+const buildTakes = 30 * time.Second
+
 // prints lets builds print these lines and fail; empty: they succeed.
 func (s *logServer) prints(lines string) {
 	s.mu.Lock()
@@ -106,6 +110,10 @@ func (w *advised) endBuild(ctx context.Context, p *corev1.Pod) error {
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: mcobuild.BuildContainer,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}}
 		return w.env.Client.Status().Update(ctx, p)
+	}
+	began := p.Status.InitContainerStatuses[0].State.Running.StartedAt
+	if lines == "" && time.Since(began.Time) < buildTakes {
+		return nil
 	}
 	ended := &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}
 	p.Status.Phase = corev1.PodSucceeded

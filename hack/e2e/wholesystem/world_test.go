@@ -34,7 +34,7 @@ import (
 const (
 	// waitLimit is for a machine that does many other things.
 	waitLimit = 5 * time.Minute
-	waitEvery = 20 * time.Millisecond
+	waitEvery = 100 * time.Millisecond
 	worker    = "worker"
 	master    = "master"
 	// edge is the pool of a host without systemd.

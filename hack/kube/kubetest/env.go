@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"dayone.dev/dayone/hack/cache"
 	"dayone.dev/dayone/hack/kube"
@@ -102,6 +104,7 @@ func Start(t testing.TB, o Options) *Env {
 
 // New runs an environment until Close.
 func start(ctx context.Context, o Options) (*Env, error) {
+	ctrllog.SetLogger(logr.Discard()) // the first call counts: a test that wants this log has asked for it before
 	building, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	assets, err := kube.Assets(building, o.Log)
