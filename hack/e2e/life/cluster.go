@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,10 +152,32 @@ func runLogged(l *life, cmd *exec.Cmd, name string) error {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Run(); err != nil {
+	if err := runSaying(l, cmd, file); err != nil {
 		return fmt.Errorf("dayone %s: %w: %s", name, err, process.LastLines(file, 8))
 	}
 	return nil
+}
+
+// sayEvery is after how long a program's last line is shown again and again: it says what the program waits for.
+const sayEvery = 30 * time.Second
+
+// runSaying runs a program, and shows the last line of its log as long as it takes.
+func runSaying(l *life, cmd *exec.Cmd, file string) error {
+	ended := make(chan error, 1)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(sayEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+			l.o.View.Line("  still: %s", process.LastLines(file, 1))
+		}
+	}
 }
 
 // appConfig brings workers a service and a file that it reads.
