@@ -183,7 +183,7 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 	if err != nil {
 		return nil, err
 	}
-	note.Files = append(built.findings, after...)
+	note.Files, note.Kernels = append(built.findings, after.files...), after.kernels
 	if err := b.publish(ctx, client, src, image, note, t); err != nil {
 		return nil, err
 	}

@@ -141,6 +141,8 @@ func TestReuse(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, again.Reused)
 	assert.Equal(t, first.Digest, again.Digest)
+	assert.Equal(t, []string{"6.1.0"}, first.Kernels)
+	assert.Equal(t, first.Kernels, again.Kernels, "a reused image has its kernels, too")
 	assert.Equal(t, first.Engine, again.Engine, "a reused image tells the engine that made it")
 	assert.Equal(t, first.Layers, again.Layers, "and where its layers come from")
 	assert.Equal(t, first.Size, again.Size)

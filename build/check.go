@@ -37,38 +37,51 @@ func checkBootable(image *appendengine.Image, platform string) error {
 	return nil
 }
 
-// check reads the pushed image as a node will see it. Findings are warnings about its files.
-func check(ctx context.Context, src source, image *appendengine.Image) ([]report.Finding, error) {
+// checked is what the check has found out of an image.
+type checked struct {
+	// files are warnings about its files.
+	files []report.Finding
+	// kernels are the names of its kernels, in order.
+	kernels []string
+}
+
+// check reads the pushed image as a node will see it.
+func check(ctx context.Context, src source, image *appendengine.Image) (out checked, err error) {
 	base := src.base.image.Manifest.Layers
 	if len(image.Manifest.Layers) < len(base) {
-		return nil, lostBase("the image has fewer layers than its base")
+		return out, lostBase("the image has fewer layers than its base")
 	}
 	for i, l := range base {
 		if got := image.Manifest.Layers[i].Digest; got != l.Digest {
-			return nil, lostBase(fmt.Sprintf("layer %d is %s and was %s in the base", i, got, l.Digest))
+			return out, lostBase(fmt.Sprintf("layer %d is %s and was %s in the base", i, got, l.Digest))
 		}
 	}
 	if err := checkBootable(image, src.platform()); err != nil {
-		return nil, err
+		return out, err
 	}
 	for label, value := range src.base.image.Labels() {
 		if strings.HasPrefix(label, "ostree.") && image.Labels()[label] != value {
-			return nil, &Failure{Class: ClassUser, Step: "check", Message: "the Containerfile changes the base's label " + label,
+			return out, &Failure{Class: ClassUser, Step: "check", Message: "the Containerfile changes the base's label " + label,
 				Next: "remove the LABEL instruction: hosts find the base's layers by labels that begin with ostree."}
 		}
 	}
 	added, err := image.Layers(len(base))
 	if err != nil {
-		return nil, registryFailure("check", err)
+		return out, registryFailure("check", err)
 	}
 	after, err := src.base.tree.With(ctx, added)
 	if err != nil {
-		return nil, treeFailure("check", err)
+		return out, treeFailure("check", err)
 	}
 	if err := checkKernel(src.base.tree, after); err != nil {
-		return nil, err
+		return out, err
 	}
-	return checkFiles(src.base.tree, after, src.layer.Entries, src.containerfileName()), nil
+	for dir := range kernelsOf(after) {
+		out.kernels = append(out.kernels, path.Base(dir))
+	}
+	slices.Sort(out.kernels)
+	out.files = checkFiles(src.base.tree, after, src.layer.Entries, src.containerfileName())
+	return out, nil
 }
 
 func lostBase(message string) *Failure {

@@ -64,6 +64,8 @@ type Result struct {
 	Steps     []Step            `json:"steps"`
 	CacheHits int               `json:"cacheHits"`
 	Attempts  int               `json:"attempts"`
+	// Kernels are the names of the image's kernels below /usr/lib/modules; absent: they are not known.
+	Kernels []string `json:"kernels,omitempty"`
 	// Placements say what of the config is not in the image as it stands in the config.
 	Placements []configlayer.Placement `json:"placements,omitempty"`
 	// Warnings are findings that did not stop the build.

@@ -40,6 +40,8 @@ type explanation struct {
 	// another request with the same address has others.
 	Config []report.Finding `json:"config,omitempty"`
 	Files  []report.Finding `json:"files,omitempty"`
+	// Kernels are the names of the image's kernels; absent: a builder of a former version did not note them.
+	Kernels []string `json:"kernels,omitempty"`
 }
 
 func newExplanation(src source, plan *containerfile.Append, reason string, config []report.Finding) explanation {
@@ -78,8 +80,8 @@ func (e explanation) keep(ctx context.Context, client *appendengine.Client, r in
 func (e explanation) result(r input, image *appendengine.Image) *Result {
 	out := &Result{Address: r.address, Digest: image.Ref.DigestStr(), MediaType: string(image.MediaType),
 		Labels: image.Labels(), Reference: r.Target + "@" + image.Ref.DigestStr(), Engine: e.Engine, Reason: e.Reason,
-		Placements: e.Placements,
-		Warnings:   slices.Concat(r.lint, in(r.Config.Name, e.Config), in(r.containerfileName(), e.Files)),
+		Placements: e.Placements, Kernels: e.Kernels,
+		Warnings: slices.Concat(r.lint, in(r.Config.Name, e.Config), in(r.containerfileName(), e.Files)),
 		Inputs: Inputs{Base: r.baseDigest, RenderedConfig: r.Config.Name, ConfigHash: r.configHash,
 			Platform: r.platform()}}
 	if r.Containerfile != "" {
@@ -164,7 +166,7 @@ func find(ctx context.Context, client *appendengine.Client, r input, log *logrus
 // this program that set the tag before the check made it. Without a result the image is built again.
 func adopt(ctx context.Context, client *appendengine.Client, src source, image *appendengine.Image, note explanation,
 	log *logrus.Entry) (*Result, error) {
-	files, err := check(ctx, src, image)
+	after, err := check(ctx, src, image)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, err
@@ -173,7 +175,7 @@ func adopt(ctx context.Context, client *appendengine.Client, src source, image *
 			Warn("the image with this address does not pass the check: building again")
 		return nil, nil
 	}
-	note.Files = files
+	note.Files, note.Kernels = after.files, after.kernels
 	note.keep(ctx, client, src.input, image, log)
 	return note.reused(src.input, image), nil
 }

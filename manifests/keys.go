@@ -215,6 +215,8 @@ const (
 	LabelBuildRecord = DayonePrefix + "build-record"
 	// AnnotationBuildOutcome on the ConfigMap with the log of a build is what became of it (build/mcobuild).
 	AnnotationBuildOutcome = DayonePrefix + "build-outcome"
+	// AnnotationKernels on a MachineOSBuild has the names of its image's kernels, with commas between them.
+	AnnotationKernels = DayonePrefix + "kernels"
 	// AnnotationPushedImage on a MachineOSBuild is the image, by digest, that its Job has pushed into the cluster's own
 	// registry. The build ends when the control plane's registries have it.
 	AnnotationPushedImage = DayonePrefix + "pushed-image"

@@ -57,7 +57,8 @@ func outcome() handover.Outcome {
 				manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{
 					Name: manifests.PreBuiltComponentPrefix + "master"}}),
 				manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "97-master-generated-kubelet"}})}},
-		Built:        map[string]*build.Result{"master": {Digest: digest, Address: strings.Repeat("a", 64)}},
+		Built: map[string]*build.Result{"master": {Digest: digest, Address: strings.Repeat("a", 64),
+			Kernels: []string{"6.1.0"}}},
 		Grounds:      map[string]string{"master": strings.Repeat("b", 64)},
 		Repositories: map[string]string{"master": "quay.example.com/ocp/master-os"}}
 }
@@ -92,7 +93,7 @@ func TestMake(t *testing.T) {
 	master, worker := p.Pools[0], p.Pools[1]
 	assert.Equal(t, handover.Pool{Name: "master", Config: "rendered-master-1", Nodes: 1,
 		Image: "quay.example.com/ocp/master-os@" + o.Built["master"].Digest, Address: strings.Repeat("a", 64),
-		Ground: strings.Repeat("b", 64)}, master)
+		Ground: strings.Repeat("b", 64), Kernels: "6.1.0"}, master)
 	assert.Equal(t, handover.Pool{Name: "worker", Config: "rendered-worker-1"}, worker)
 	require.Len(t, p.Images, 2)
 	assert.Equal(t, handover.Image{Repository: "quay.example.com/ocp/base-os", Digest: o.Built["master"].Digest,

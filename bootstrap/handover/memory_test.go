@@ -270,6 +270,7 @@ func (s *small) isSeeded(m *memory, build string) {
 	assert.Equal(s.t, "true", b.Labels[manifests.AnnotationPreBuiltImage])
 	assert.Equal(s.t, s.pool.Image, b.Annotations[manifests.AnnotationReusedImage])
 	assert.Equal(s.t, s.pool.Ground, b.Annotations[manifests.AnnotationBuildGround])
+	assert.Equal(s.t, s.pool.Kernels, b.Annotations[manifests.AnnotationKernels])
 	assert.Equal(s.t, s.pool.Config, b.Spec.MachineConfig.Name)
 	repository, _, _ := strings.Cut(s.pool.Image, "@")
 	assert.Equal(s.t, repository+":"+s.plan.Images[1].Tags[1], string(b.Spec.RenderedImagePushSpec))

@@ -79,6 +79,8 @@ type Pool struct {
 	// Address is the content address of that build, Ground the address without the rendered config.
 	Address string `json:"address,omitempty"`
 	Ground  string `json:"ground,omitempty"`
+	// Kernels are the names of the image's kernels, with commas between them.
+	Kernels string `json:"kernels,omitempty"`
 	// OSImageURL says that no MachineOSConfig stands for the image in the cluster: the nodes know it as their config's
 	// osImageURL only.
 	OSImageURL bool `json:"osImageURL,omitempty"`
@@ -151,7 +153,7 @@ func Make(o Outcome) (*Plan, error) {
 		if built := o.Built[pool.Name]; built != nil {
 			pool.Image, pool.Address, pool.Ground = o.Repositories[pool.Name]+"@"+built.Digest, built.Address,
 				o.Grounds[pool.Name]
-			pool.OSImageURL = o.OSImageURL
+			pool.OSImageURL, pool.Kernels = o.OSImageURL, strings.Join(built.Kernels, ",")
 			if !known {
 				pool.Nodes = 1
 			}

@@ -132,6 +132,9 @@ func synthesise(config *mcfgv1.MachineOSConfig, pool Pool, attempt int) *mcfgv1.
 	if pool.Ground != "" {
 		annotations[manifests.AnnotationBuildGround] = pool.Ground
 	}
+	if pool.Kernels != "" {
+		annotations[manifests.AnnotationKernels] = pool.Kernels
+	}
 	labels := machineosbuild.Labels(pool.Name, config.Name, pool.Config)
 	labels[manifests.AnnotationPreBuiltImage] = "true"
 	spec := installconfig.Repository(pool.Image) + ":" + pool.tag()

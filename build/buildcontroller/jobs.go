@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -58,6 +59,9 @@ func follow(ctx context.Context, x scope, all observation, b *mcfgv1.MachineOSBu
 		if held, err := x.signed(ctx, all, b, o.Digest); err != nil || held != "" {
 			return b, heldUp(held, j, x.now), err
 		}
+		if b, err = withKernels(ctx, x, b, o.Kernels); err != nil {
+			return b, o, err
+		}
 		next, held, err := replicated(ctx, x, b, o.Digest)
 		if b = next; err != nil || held != "" {
 			return b, heldUp(held, j, x.now), err
@@ -65,6 +69,17 @@ func follow(ctx context.Context, x scope, all observation, b *mcfgv1.MachineOSBu
 	}
 	b, err = move(ctx, x, b, o)
 	return b, o, err
+}
+
+// withKernels notes the kernels of a build's image, by which a forecast tells whether nodes can reboot softly.
+func withKernels(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild, names []string) (*mcfgv1.MachineOSBuild,
+	error) {
+	if len(names) == 0 {
+		return b, nil
+	}
+	return patched(ctx, x.api, b, func(b *mcfgv1.MachineOSBuild) {
+		annotate(b, manifests.AnnotationKernels, strings.Join(names, ","))
+	})
 }
 
 // reasonNotReady is that of a build whose image is pushed and does not count yet.

@@ -85,6 +85,7 @@ func firstBuild(t *testing.T, w *world) {
 	c := w.config("worker")
 	b := w.build(c.Status.MachineOSBuild.Name)
 	assert.Equal(t, c.Status.CurrentImagePullSpec, b.Status.DigestedImagePushSpec)
+	assert.Equal(t, "6.1.0-1,6.1.0-2", b.Annotations[manifests.AnnotationKernels])
 	assert.Equal(t, "rendered-worker-a", b.Labels[manifests.LabelRenderedMachineConfig],
 		"the contract with the node controller")
 	w.until("the Job is gone", func() bool {

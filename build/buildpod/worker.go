@@ -95,7 +95,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine, ver
 		fmt.Fprintln(out, "WARNING: "+w.Error())
 	}
 	return job.Result{Digest: result.Digest, Reused: result.Reused, Engine: result.Engine, Reason: result.Reason,
-		Seconds: seconds(began)}, nil
+		Kernels: result.Kernels, Seconds: seconds(began)}, nil
 }
 
 func failed(began time.Time, f *build.Failure) job.Result {

@@ -32,6 +32,8 @@ type Observation struct {
 	State machineosbuild.State
 	// Digest is the image's when State is Succeeded.
 	Digest string
+	// Kernels are the names of its kernels; absent: they are not known.
+	Kernels []string
 	// Cause is why the build is in this state, with one word for programs. It also says what holds up a running build.
 	Cause machineosbuild.Cause
 	// Stuck means that the pod cannot start, for the reason in Cause. The Job would wait for its deadline.
@@ -87,7 +89,7 @@ func succeeded(p *corev1.Pod) (Observation, bool) {
 	if r.Reused {
 		cause.Reason = reasonReused
 	}
-	return Observation{State: machineosbuild.Succeeded, Digest: r.Digest, Cause: cause}, true
+	return Observation{State: machineosbuild.Succeeded, Digest: r.Digest, Kernels: r.Kernels, Cause: cause}, true
 }
 
 // unfinished is about a Job without a digest.

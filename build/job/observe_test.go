@@ -192,6 +192,12 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+func TestObserveKernels(t *testing.T) {
+	o := job.Observe(jobWith("", "", ""), []corev1.Pod{ended(1, 0, "Completed",
+		job.Result{Digest: digest, Kernels: []string{"6.1.0"}}.Message())})
+	assert.Equal(t, []string{"6.1.0"}, o.Kernels)
+}
+
 func TestObserveUserFault(t *testing.T) {
 	o := job.Observe(jobWith(batchv1.JobFailed, "", ""), []corev1.Pod{ended(1, 42, "Error", userFailure.Message())})
 	assert.Equal(t, machineosbuild.Cause{Reason: "ContainerfileFailed", Class: build.ClassUser, Line: 3,

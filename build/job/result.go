@@ -35,6 +35,8 @@ type Result struct {
 	Engine build.Engine `json:"engine,omitempty"`
 	// Reason says why this engine, or why nothing was built.
 	Reason string `json:"reason,omitempty"`
+	// Kernels are the names of the image's kernels.
+	Kernels []string `json:"kernels,omitempty"`
 	// Seconds the build took.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Log is the reference of the kept log, host:port/repository@sha256:…; empty when it could not be kept.

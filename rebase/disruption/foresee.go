@@ -105,7 +105,7 @@ func (f Foresight) transition(has target.Target, wanted *mcfgv1.MachineConfig) (
 	image := way.image(f.Settings.Actor)
 	w := Transition{Hash: plan.Hash(), Level: plan.Level, Boots: plan.boots(), Change: image, Steps: plan.Steps,
 		Changed: len(plan.Changes), Why: plan.Because()}
-	w.Policy, w.Reboot = f.rebootOf(plan, image)
+	w.Policy, w.Reboot = f.rebootOf(plan, image, has.Image)
 	return plan, w, nil
 }
 

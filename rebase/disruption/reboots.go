@@ -2,9 +2,13 @@ package disruption
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/softreboot"
 )
 
@@ -44,8 +48,8 @@ func (f Foresight) policyFor(p Plan) (policy softreboot.Policy, against string) 
 }
 
 // rebootOf says how a node that follows the plan reboots, as far as configs and images tell, and by which policy unless
-// that is the pool's.
-func (f Foresight) rebootOf(p Plan, change ImageChange) (own softreboot.Policy, said string) {
+// that is the pool's. Was is the image that it has.
+func (f Foresight) rebootOf(p Plan, change ImageChange, was string) (own softreboot.Policy, said string) {
 	policy, against := f.policyFor(p)
 	if policy != f.Reboot && policy != softreboot.Hard {
 		own = policy
@@ -65,9 +69,36 @@ func (f Foresight) rebootOf(p Plan, change ImageChange) (own softreboot.Policy, 
 	case len(kernel) > 0:
 		return own, "hard: " + strings.Join(kernel, ", ") + " of the config change"
 	case change == ImageContent:
-		return own, likelySoft + " if the image keeps kernel and initramfs"
+		return own, f.byKernels(was)
 	}
 	return own, likelySoft
+}
+
+// byKernels compares the kernels of the image that a node has with those of the one that it is to have. A node finds
+// out by the files themselves; other names are other files.
+func (f Foresight) byKernels(was string) string {
+	before, after := kernelsIn(f.Builds, was), kernelsIn(f.Builds, f.Target.Image)
+	switch {
+	case before == "" || after == "":
+		return likelySoft + " if the image keeps kernel and initramfs"
+	case before != after:
+		return fmt.Sprintf("hard: the image has kernel %s instead of %s", after, before)
+	}
+	return likelySoft + ": the image keeps kernel " + after
+}
+
+// kernelNames are the names of kernels as a builder noted them: they come from an image, and are shown to people.
+var kernelNames = regexp.MustCompile(`^[A-Za-z0-9._+~,-]{1,256}$`) //nolint:gochecknoglobals // a constant in all but type
+
+// kernelsIn are the kernels of an image by a build of it; empty: they are not known.
+func kernelsIn(builds []mcfgv1.MachineOSBuild, image string) string {
+	for i := range builds {
+		names := builds[i].Annotations[manifests.AnnotationKernels]
+		if image != "" && string(builds[i].Status.DigestedImagePushSpec) == image && kernelNames.MatchString(names) {
+			return names
+		}
+	}
+	return ""
 }
 
 // describeReboots adds to the sentence of a plan how its nodes reboot, one of each kind.

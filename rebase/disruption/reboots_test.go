@@ -162,3 +162,39 @@ func buildsOf(was, is string, same bool) []mcfgv1.MachineOSBuild {
 	}
 	return out
 }
+
+// Images whose builders noted their kernels are compared by them.
+func TestForeseenByKernels(t *testing.T) {
+	const was, is = "r.example.com/os@sha256:1", "r.example.com/os@sha256:2"
+	for _, c := range []struct{ name, before, after, want string }{
+		{"the same", "6.1.0-1.x86_64", "6.1.0-1.x86_64", "soft (likely): the image keeps kernel 6.1.0-1.x86_64"},
+		{"another", "6.1.0-1.x86_64", "6.1.0-2.x86_64",
+			"hard: the image has kernel 6.1.0-2.x86_64 instead of 6.1.0-1.x86_64"},
+		{"one more", "6.1", "6.1,6.2", "hard: the image has kernel 6.1,6.2 instead of 6.1"},
+		{"one of them unknown", "", "6.1", "soft (likely) if the image keeps kernel and initramfs"},
+		{"no names of kernels", "6.1", "6.1\x1b[31m", "soft (likely) if the image keeps kernel and initramfs"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mc := &mcfgv1.MachineConfig{}
+			mc.Name = "rendered-1"
+			mc.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.5.0"}}`)
+			builds := buildsOf(was, is, false)
+			for i, kernels := range []string{c.before, c.after} {
+				builds[i].Annotations[manifests.AnnotationKernels] = kernels
+			}
+			reused := builds[1].DeepCopy() // another pool's, of the same image
+			delete(reused.Annotations, manifests.AnnotationKernels)
+			policies, err := Defaults()
+			require.NoError(t, err)
+			has := target.Target{Config: mc.Name, Image: was}
+			got, err := ForPool(map[string]target.Target{"a": has}, Foresight{Reboot: softreboot.SoftIfPossible,
+				Target: target.Target{Config: mc.Name, Image: is}, Settings: Settings{Policies: policies},
+				Builds: append(builds, *reused),
+				Config: func(string) (*mcfgv1.MachineConfig, error) { return mc, nil }})
+			require.NoError(t, err)
+			w, found := got.Plan.Transition(has)
+			require.True(t, found)
+			assert.Equal(t, c.want, w.Reboot)
+		})
+	}
+}

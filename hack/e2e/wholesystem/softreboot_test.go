@@ -77,7 +77,10 @@ func TestWatchReturnsOnDay2(t *testing.T) {
 	bad := w.build(worker, w.configOf(worker), recipe{mark: "v2", agentless: true})
 	w.until("runs the image without its agent", has("v2"))
 	for _, boots := range []int{2, 3} {
-		require.NoError(t, h.Node.WaitReady(t.Context()))
+		w.until("the watch waits", func() bool {
+			r, err := h.Node.Exec(t.Context(), "systemctl", "is-active", "dayone-soft-reboot-watch.timer")
+			return err == nil && r.ExitCode == 0
+		})
 		require.True(t, has("v2")())
 		w.output(h, "systemctl", "start", "--no-block", "dayone-soft-reboot-watch.service")
 		w.until("the watch boots the hardware", func() bool { return w.boots(h) == boots })
