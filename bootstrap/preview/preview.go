@@ -153,8 +153,8 @@ const (
 	bootsOfImage = 2
 )
 
-// firstReboot foresees the reboot of a node's first boot. Which image its disk has nobody knows here; the config's kernel
-// arguments the disk's deployment has in rare cases only.
+// firstReboot foresees the reboot of a node's first boot. Which image its disk has nobody knows here; the disk's own
+// deployment has the config's kernel arguments in rare cases only.
 func firstReboot(byMCO bool, config *mcfgv1.MachineConfig) string {
 	switch {
 	case byMCO:

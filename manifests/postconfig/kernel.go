@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// ofKernel are the files in /etc that are read when the kernel or the initramfs starts, or that the running kernel keeps
-// after they have changed. Package rebase/softreboot/userspace compares them under the same names.
+// ofKernel are the files in /etc that are read when the kernel or the initramfs starts, or that the running kernel
+// keeps after they have changed. Package rebase/softreboot/userspace compares them under the same names.
 var ofKernel = [...]struct { //nolint:gochecknoglobals // a constant in all but type
 	what     string
 	patterns []string

@@ -42,8 +42,8 @@ func TestOwnersOfAPath(t *testing.T) {
 	never := config("80-never", "SoftReboot", files("/etc/d", "/etc/sysctl.d/d.conf"))
 	r, err := postconfig.Owners([]*mcfgv1.MachineConfig{one, two, bad, never, {}})
 	require.ErrorContains(t, err, "70-bad")
-	require.ErrorContains(t, err, "MachineConfig 80-never, annotation dayone.dev/post-config-action: SoftReboot never takes "+
-		"effect for /etc/sysctl.d/d.conf: only a start of the kernel brings sysctl settings: write Reboot")
+	require.ErrorContains(t, err, "MachineConfig 80-never, annotation dayone.dev/post-config-action: SoftReboot never "+
+		"takes effect for /etc/sysctl.d/d.conf: only a start of the kernel brings sysctl settings: write Reboot")
 	require.Len(t, r.Files, 1)
 	assert.Equal(t, postconfig.Rule{Name: "/etc/a",
 		Actions: []postconfig.Action{{Type: postconfig.Restart, Service: "u.service"}}, Origin: "MachineConfig 50-one"},
@@ -75,7 +75,8 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 }
 
 func TestParseActions(t *testing.T) {
-	for _, s := range []string{"", "Drain,", "None, Drain", "Reboot, Restart a.service", "SoftReboot, Drain", "softreboot", "SoftReboot a.service", "Restart", "Restart a",
+	for _, s := range []string{"", "Drain,", "None, Drain", "Reboot, Restart a.service", "SoftReboot, Drain",
+		"softreboot", "SoftReboot a.service", "Restart", "Restart a",
 		"Drain now", "Special", "restart a.service", "Restart .service", "Restart a/b.service", "Restart a.service b"} {
 		_, err := postconfig.ParseActions(s)
 		assert.Error(t, err, s)

@@ -26,8 +26,8 @@ func (m marked) Is(target error) bool { return target == m.kind }
 func (m marked) Unwrap() error { return m.error }
 
 // verifying verifies the node. After a soft reboot that does not get there in time the hardware reboots, once, into the
-// same image: the state that the running kernel and /run keep may be the cause. If that does not help, the node goes back
-// to the deployment before.
+// same image: the state that the running kernel and /run keep may be the cause. If that does not help, the node goes
+// back to the deployment before.
 func verifying(ctx context.Context, e *edges, in observed) (outcome, error) {
 	out, err := verify(ctx, e, in)
 	if err == nil || !in.waits(e, softHealthLimit) {
@@ -42,17 +42,26 @@ func verifying(ctx context.Context, e *edges, in observed) (outcome, error) {
 	return out, err
 }
 
-// verify compares the node with its target and records that it has it.
-func verify(ctx context.Context, e *edges, in observed) (outcome, error) {
+// healthy asks whether the node is, and after a soft reboot, also one that failed, whether its kubelet runs.
+func healthy(ctx context.Context, e *edges, j journal) error {
 	if e.healthy != nil {
 		if err := e.healthy(ctx); err != nil {
-			return outcome{}, fmt.Errorf("the node is not healthy: %w", err)
+			return fmt.Errorf("the node is not healthy: %w", err)
 		}
 	}
-	if in.journal.Soft != nil || in.journal.Fell {
-		if err := kubeletRuns(ctx, e); err != nil {
-			return outcome{}, fmt.Errorf("the node is not healthy after a soft reboot: %w", err)
-		}
+	if j.Soft == nil && !j.Fell {
+		return nil
+	}
+	if err := kubeletRuns(ctx, e); err != nil {
+		return fmt.Errorf("the node is not healthy after a soft reboot: %w", err)
+	}
+	return nil
+}
+
+// verify compares the node with its target and records that it has it.
+func verify(ctx context.Context, e *edges, in observed) (outcome, error) {
+	if err := healthy(ctx, e, in.journal); err != nil {
+		return outcome{}, err
 	}
 	wanted, err := targetConfig(ctx, e.configs, in)
 	if err != nil {

@@ -20,7 +20,7 @@ func (t Transition) SoftLikely() bool { return strings.HasPrefix(t.Reboot, likel
 
 // asksSoft tells whether the owner of a change asks for a soft reboot, and names a change that reboots the node without
 // asking for one.
-func (p Plan) asksSoft() (asked bool, other string) {
+func asksSoft(p Plan) (asked bool, other string) {
 	for _, c := range p.Changes {
 		switch {
 		case slices.Contains(c.Actions, Action{Type: SoftReboot}):
@@ -35,7 +35,7 @@ func (p Plan) asksSoft() (asked bool, other string) {
 // policyFor is the reboot policy of nodes that follow the plan: the pool's, or where it has none what the owners of the
 // changes ask for. Against says why that counts for nothing.
 func (f Foresight) policyFor(p Plan) (policy softreboot.Policy, against string) {
-	asked, other := p.asksSoft()
+	asked, other := asksSoft(p)
 	switch {
 	case asked && f.Reboot == softreboot.Hard:
 		return softreboot.Hard, "the pool's reboot policy is Hard"
@@ -88,7 +88,9 @@ func (f Foresight) byKernels(was string) string {
 }
 
 // kernelNames are the names of kernels as a builder noted them: they come from an image, and are shown to people.
-var kernelNames = regexp.MustCompile(`^[A-Za-z0-9._+~,-]{1,256}$`) //nolint:gochecknoglobals // a constant in all but type
+//
+//nolint:gochecknoglobals // a constant in all but type
+var kernelNames = regexp.MustCompile(`^[A-Za-z0-9._+~,-]{1,256}$`)
 
 // kernelsIn are the kernels of an image by a build of it; empty: they are not known.
 func kernelsIn(builds []mcfgv1.MachineOSBuild, image string) string {

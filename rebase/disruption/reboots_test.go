@@ -68,7 +68,8 @@ func TestForeseenReboots(t *testing.T) {
 	}
 }
 
-// What the owners of MachineConfigs ask for counts where the pool has no policy, and all changes that reboot ask for it.
+// What the owners of MachineConfigs ask for counts where the pool has no policy, and all changes that reboot ask for
+// it.
 func TestOwnersAskForSoftReboots(t *testing.T) {
 	rules := func(actions map[string]string) string {
 		var r postconfig.Rules
@@ -104,7 +105,8 @@ func TestOwnersAskForSoftReboots(t *testing.T) {
 			want: "hard: file /etc/c does not ask for a soft reboot: no policy covers this path"},
 		{name: "beside another base", rules: soft, changed: []string{"/etc/app"}, base: true,
 			want: "hard: image image does not ask for a soft reboot: its base, its Containerfile or its extensions differ"},
-		{name: "a file of the kernel beside it", rules: map[string]string{"/etc/app": "SoftReboot", "/etc/sysctl.d/a": "None"},
+		{name: "a file of the kernel beside it",
+			rules:   map[string]string{"/etc/app": "SoftReboot", "/etc/sysctl.d/a": "None"},
 			changed: []string{"/etc/app", "/etc/sysctl.d/a"}, promised: softreboot.SoftIfPossible,
 			want: "hard: sysctl settings of the config change"},
 		{name: "the pool says Hard", pool: softreboot.Hard, rules: soft, changed: []string{"/etc/app"},

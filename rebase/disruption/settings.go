@@ -82,8 +82,8 @@ type PublishedRule struct {
 	Origin  Origin `json:"origin"`
 	// Pool is set for rules of owners of MachineConfigs: they hold in that pool.
 	Pool string `json:"pool,omitempty"`
-	// Effect is the level of a change that only this rule is for; two levels where the change itself decides. A reboot that
-	// may be soft says so.
+	// Effect is the level of a change that only this rule is for; two levels where the change itself decides. A reboot
+	// that may be soft says so.
 	Effect string `json:"effect"`
 	// Nodes is how many nodes the pools' targets change under this rule now; absent: nobody has counted.
 	Nodes *int `json:"nodes,omitempty"`

@@ -54,8 +54,9 @@ func healthy(ctx context.Context, a attempt, j *journal) error {
 	return waitHealthy(ctx, a.o.Root, a.config, a.o.Log)
 }
 
-// sawWatch notes that the watch of the soft reboot has booted the hardware, because this program did not start in the new
-// userspace. Where it did not start after that either, the watch has returned to the OS before, and the node stays there.
+// sawWatch notes that the watch of the soft reboot has booted the hardware, because this program did not start in the
+// new userspace. Where it did not start after that either, the watch has returned to the OS before, and the node stays
+// there.
 func sawWatch(a attempt, j *journal) error {
 	if j.Soft == nil || j.lastBoot().Soft {
 		return nil

@@ -223,8 +223,8 @@ func TestWatchOfASoftReboot(t *testing.T) {
 	}
 }
 
-// Somebody else has prepared a soft reboot, or has prepared one and unmounted it by hand: neither is taken for ours, and
-// the node boots its own image.
+// Somebody else has prepared a soft reboot, or has prepared one and unmounted it by hand: neither is taken for ours,
+// and the node boots its own image.
 func TestSomebodyElsesSoftReboot(t *testing.T) {
 	need(t)
 	t.Parallel()

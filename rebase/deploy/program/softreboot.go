@@ -99,8 +99,8 @@ func SoftReboot(ctx context.Context) error {
 // and it has returned to the deployment before.
 const firedHard, firedReturn = "hard", "returned"
 
-// WatchFired tells whether the watch of the last soft reboot has booted the hardware, and whether it has returned to the
-// deployment before.
+// WatchFired tells whether the watch of the last soft reboot has booted the hardware, and whether it has returned to
+// the deployment before.
 func WatchFired(root string) (fired, returned bool, err error) {
 	raw, err := os.ReadFile(filepath.Join(root, watchMark))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

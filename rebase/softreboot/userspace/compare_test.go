@@ -9,8 +9,8 @@ import (
 	"dayone.dev/dayone/manifests/postconfig"
 )
 
-// What the nodes compare below /etc, and what owners of MachineConfigs may not ask a soft reboot for, is the same, under
-// the same names.
+// What the nodes compare below /etc, and what owners of MachineConfigs may not ask a soft reboot for, is the same,
+// under the same names.
 func TestOwnersFilesOfTheKernel(t *testing.T) {
 	for _, p := range parts {
 		for _, pattern := range p.patterns {
