@@ -79,13 +79,15 @@ func TestCosign(t *testing.T) {
 	verify := func(key string) []string {
 		return []string{"verify", "--key", key, "--insecure-ignore-tlog", "--new-bundle-format=false", reference}
 	}
-	_, err := p.run(verify(ours)...)
+	said, err := p.run(verify(ours)...)
 	require.Error(t, err, "nobody has signed it")
+	assert.Contains(t, said, "no signatures found")
 	_, err = k.Sign(t.Context(), at)
 	require.NoError(t, err)
 	assert.Contains(t, p.must(verify(ours)...), `"docker-reference":"`+final)
-	_, err = p.run(verify(theirs)...)
+	said, err = p.run(verify(theirs)...)
 	require.Error(t, err, "another key")
+	assert.Contains(t, said, "no matching signatures")
 
 	require.NoError(t, k.Attest(t.Context(), at, sign.Provenance{}))
 	require.NoError(t, transfer.AttachDocument(t.Context(), at.Endpoint, transfer.Document{Type: "application/spdx+json",

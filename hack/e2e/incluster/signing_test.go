@@ -22,8 +22,8 @@ import (
 	"dayone.dev/dayone/registry/transfer"
 )
 
-// signingKey gives the cluster a key and a policy of base images, as the hand-over does. The base has the signature that
-// the policy demands.
+// signingKey gives the cluster a key and a policy of base images, as the hand-over does. The base has the signature
+// that the policy demands.
 func (w *world) signingKey() *sign.Key {
 	w.t.Helper()
 	vendor, err := sign.LoadOrCreate(w.t.TempDir())
@@ -84,8 +84,8 @@ func (w *world) policyOfStrangers(pool, image string) {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, buildcontroller.ConditionDegraded)
 	})
 	degraded := meta.FindStatusCondition(mosc.Status.Conditions, buildcontroller.ConditionDegraded)
-	for _, says := range []string{"the base image " + w.base + " is refused", "scope " + scope + " of /etc/containers/policy.json",
-		"correct the ClusterImagePolicy"} {
+	for _, says := range []string{"the base image " + w.base + " is refused",
+		"scope " + scope + " of /etc/containers/policy.json", "correct the ClusterImagePolicy"} {
 		assert.Contains(w.t, degraded.Message, says)
 	}
 	assert.Equal(w.t, image, string(mosc.Status.CurrentImagePullSpec))
