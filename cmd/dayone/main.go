@@ -10,9 +10,11 @@ import (
 	"syscall"
 
 	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/cmd/internal/startup"
 )
 
 func main() {
+	startup.Done()
 	if worked() {
 		return
 	}

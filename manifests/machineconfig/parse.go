@@ -36,11 +36,14 @@ const maxFileMode = 0o777
 // demands and checked as a MachineConfig's: file modes up to 0777, in 2.x no user but core. 2.3, 2.4 and 3.6 are
 // refused as MCO does. Keys that Ignition does not know are dropped. The error is a report; its paths count from the
 // config, for example storage.files[0].mode.
-func Parse(raw []byte) (ign35.Config, error) {
+func Parse(raw []byte) (ign35.Config, error) { return parse(raw, parse2) }
+
+// parse is Parse with the reader of 2.x: a program that reads rendered configs only links none.
+func parse(raw []byte, two func([]byte) (ign35.Config, error)) (ign35.Config, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return ign35.Config{Ignition: ign35.Ignition{Version: Version}}, nil
 	}
-	config, err := parseAny(raw)
+	config, err := parseAny(raw, two)
 	if err != nil {
 		return ign35.Config{}, err
 	}
@@ -50,7 +53,7 @@ func Parse(raw []byte) (ign35.Config, error) {
 	return config, checkModes(config)
 }
 
-func parseAny(raw []byte) (ign35.Config, error) {
+func parseAny(raw []byte, two func([]byte) (ign35.Config, error)) (ign35.Config, error) {
 	var head struct {
 		Ignition struct {
 			Version *string `json:"version"`
@@ -69,7 +72,7 @@ func parseAny(raw []byte) (ign35.Config, error) {
 			"%q is no version", *head.Ignition.Version)
 	}
 	if version.Major == 2 && version.Minor <= 2 {
-		return parse2(raw)
+		return two(raw)
 	}
 	config, found, err := v35.ParseCompatibleVersion(raw)
 	switch {
@@ -154,12 +157,13 @@ func orRoot(field string) string {
 	return field
 }
 
-// ParseRendered reads the config of a rendered MachineConfig. It is Parse, but for files that only append and yet say
-// overwrite, which rendering produces and Ignition refuses: they are read as saying nothing about it.
+// ParseRendered reads the config of a rendered MachineConfig, which is of version 3. It is Parse, but for files that
+// only append and yet say overwrite, which rendering produces and Ignition refuses: they are read as saying nothing
+// about it.
 func ParseRendered(raw []byte) (ign35.Config, error) {
 	var config ign35.Config
 	if json.Unmarshal(raw, &config) != nil || config.Ignition.Version != Version {
-		return Parse(raw)
+		return parse(raw, noRendered2)
 	}
 	for i := range config.Storage.Files {
 		if f := &config.Storage.Files[i]; f.Contents.Source == nil && len(f.Append) > 0 && f.Overwrite != nil &&
@@ -171,4 +175,10 @@ func ParseRendered(raw []byte) (ign35.Config, error) {
 		return ign35.Config{}, invalid(found)
 	}
 	return config, nil
+}
+
+// noRendered2 refuses what no renderer has made since version 3 came.
+func noRendered2([]byte) (ign35.Config, error) {
+	return ign35.Config{}, refuse("ignition.version", ruleVersion, "let the pool be rendered anew",
+		"is 2.x, and a rendered config is of version 3")
 }

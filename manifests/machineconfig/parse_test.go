@@ -68,9 +68,11 @@ func TestParseRenderedAppends(t *testing.T) {
 	assert.True(t, *got.Storage.Files[1].Overwrite)
 	_, err = ParseRendered([]byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"relative"}]}}`))
 	require.Error(t, err)
-	old, err := ParseRendered([]byte(`{"ignition":{"version":"2.2.0"}}`))
+	old, err := ParseRendered([]byte(`{"ignition":{"version":"3.2.0"}}`))
 	require.NoError(t, err)
 	assert.Equal(t, Version, old.Ignition.Version)
+	_, err = ParseRendered([]byte(`{"ignition":{"version":"2.2.0"}}`))
+	require.ErrorContains(t, err, "a rendered config is of version 3")
 }
 
 func TestParseVersions(t *testing.T) {
