@@ -44,8 +44,8 @@ images: setup-build ## Push the container images of dayone's programs to REGISTR
 	go run ./hack/images/cmd/images --registry '$(REGISTRY)' --version '$(VERSION)' $(if $(CA),--ca '$(CA)') $(if $(AUTH),--auth '$(AUTH)')
 
 .PHONY: release
-release: setup-build ## Make out/release for VERSION=v0.1.0: programs, deb, rpm, images, manifests, checksums (REGISTRY= of the images, KEY= of dayone keygen).
-	go run ./hack/release --version '$(VERSION)' $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(KEY),--key '$(KEY)')
+release: setup-release ## Make out/release for VERSION=v0.1.0: programs, deb, rpm, images, manifests, provenance, checksums (REGISTRY= of the images, KEY= of dayone keygen, ARCH=amd64,arm64).
+	go run ./hack/release --version '$(VERSION)' $(if $(ARCH),--arch '$(ARCH)') $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(KEY),--key '$(KEY)')
 
 .PHONY: test
 test: setup-test build kube-build ## Set up everything, verify, and run all tests against the real parts (as root).
@@ -135,6 +135,6 @@ bench: setup-test build ## Print the table of figures and write out/bench.json (
 clean: ## Remove what was built here; the caches outside the tree stay.
 	rm -rf bin out
 
-.PHONY: setup-build setup-demo setup-test setup-vm
-setup-build setup-demo setup-test setup-vm: setup-%:
+.PHONY: setup-build setup-demo setup-test setup-vm setup-release
+setup-build setup-demo setup-test setup-vm setup-release: setup-%:
 	@hack/setup/setup.sh $*

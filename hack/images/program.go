@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 
 	"dayone.dev/dayone/hack/program"
 )
@@ -50,16 +51,32 @@ func Find(name string) (Program, error) {
 
 // Build makes the static binary dir/Name, and those of Also beside it, from the sources in source.
 func (p Program) Build(ctx context.Context, source, dir, version string) (string, error) {
+	return p.BuildFor(ctx, source, dir, Target{Version: version})
+}
+
+// Target is what a binary is made for.
+type Target struct {
+	// Version is the program's.
+	Version string
+	// Arch is in Go's spelling; default this machine's.
+	Arch string
+}
+
+// BuildFor is Build for a target.
+func (p Program) BuildFor(ctx context.Context, source, dir string, t Target) (string, error) {
 	for _, name := range p.Also {
 		also, err := Find(name)
 		if err == nil {
-			_, err = also.Build(ctx, source, dir, version)
+			_, err = also.BuildFor(ctx, source, dir, t)
 		}
 		if err != nil {
 			return "", err
 		}
 	}
-	o := program.Options{Package: p.Package, Cgo: p.Cgo, LDFlags: []string{"-X main.version=" + version}}
+	o := program.Options{Package: p.Package, Cgo: p.Cgo, LDFlags: []string{"-X main.version=" + t.Version}}
+	if t.Arch != runtime.GOARCH {
+		o.Arch = t.Arch
+	}
 	if p.Cgo { // what makes such a program static (docs/operators/builds.md)
 		o.Tags = []string{"netgo", "osusergo", "sqlite_omit_load_extension"}
 		o.LDFlags = append(o.LDFlags, `-linkmode external -extldflags "-static"`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,7 +31,7 @@ type Options struct {
 	Package string
 	// Cgo links C libraries; without it the program is static.
 	Cgo bool
-	// Arch is another architecture than this machine's, in Go's spelling; only without Cgo.
+	// Arch is another architecture than this machine's, in Go's spelling; with Cgo it takes Debian's cross compiler.
 	Arch string
 	// Tags are further build tags, LDFlags further flags of the linker.
 	Tags, LDFlags []string
@@ -53,6 +54,13 @@ func Build(ctx context.Context, dir string, o Options, to string) error {
 	if o.Arch != "" {
 		environment += "\x00GOARCH=" + o.Arch
 	}
+	if o.Arch != "" && o.Cgo {
+		compiler, err := crossCompiler(o.Arch)
+		if err != nil {
+			return fmt.Errorf("link %s for %s: %w", o.Package, o.Arch, err)
+		}
+		environment += "\x00CC=" + compiler
+	}
 	key := sha256.Sum256([]byte(strings.Join(append(args, environment, o.Package), "\x00")))
 	linked := filepath.Join(home, "program", path.Base(o.Package)+"-"+hex.EncodeToString(key[:8]))
 	if err := os.MkdirAll(filepath.Dir(linked), 0o755); err != nil {
@@ -71,6 +79,19 @@ func Build(ctx context.Context, dir string, o Options, to string) error {
 	// A copy also keeps a program's memory true: what the linker wrote is in the page cache as huge pages, which a
 	// process would count as its own.
 	return copyFile(linked, to)
+}
+
+// crossCompiler is the C compiler for another architecture, as Debian names it.
+func crossCompiler(arch string) (string, error) {
+	machine, ok := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	if !ok {
+		return "", errors.New("no C compiler for it is known")
+	}
+	compiler := machine + "-linux-gnu-gcc"
+	if _, err := exec.LookPath(compiler); err != nil {
+		return "", fmt.Errorf("%w: make setup-release installs it with its C library", err)
+	}
+	return compiler, nil
 }
 
 func copyFile(from, to string) error {

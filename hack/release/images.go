@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -18,8 +19,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/hack/images"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/transfer"
 )
 
 const (
@@ -31,8 +34,8 @@ const (
 	shutdownLimit = 10 * time.Second
 )
 
-// images writes the container images as an OCI layout, an index of the architectures for each program, and the
-// kustomize directory that names them by digest.
+// images writes the container images as an OCI layout, an index of the architectures for each program, with a key's
+// signatures, and the kustomize directory that names them by digest.
 func (o options) images(ctx context.Context, work string) (err error) {
 	root := filepath.Join(work, "registry")
 	push, err := registry.NewUser("push", registry.RolePush)
@@ -75,6 +78,11 @@ func (o options) images(ctx context.Context, work string) (err error) {
 		if err == nil {
 			err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{refName: p.Name}))
 		}
+		if err == nil && o.key != nil {
+			at := transfer.Endpoint{Reference: server.Addr() + "/dayone/" + p.Name + "@" + digest.String(),
+				CAFile: o2.CAFile(), AuthFile: auth}
+			err = o.signatures(ctx, client, index, sign.Image{Endpoint: at, Repository: o.registry + "/" + p.Name}, to)
+		}
 		if err != nil {
 			return fmt.Errorf("write image of %s: %w", p.Name, err)
 		}
@@ -108,6 +116,41 @@ func (o options) index(ctx context.Context, client *appendengine.Client, p image
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
 	}
 	return index, nil
+}
+
+// signatures signs an index and its images in the registry, where the signer works, and writes the signatures to the
+// layout under the tags that nodes look for.
+func (o options) signatures(ctx context.Context, client *appendengine.Client, index v1.ImageIndex, image sign.Image,
+	to layout.Path) error {
+	at, err := name.NewDigest(image.Endpoint.Reference)
+	if err != nil {
+		return err
+	}
+	if err := remote.WriteIndex(at, index, client.Options(ctx)...); err != nil {
+		return err
+	}
+	if _, err := o.key.Sign(ctx, image); err != nil {
+		return err
+	}
+	of, err := index.IndexManifest()
+	if err != nil {
+		return err
+	}
+	signed := []string{at.DigestStr()}
+	for _, m := range of.Manifests {
+		signed = append(signed, m.Digest.String())
+	}
+	for _, d := range signed {
+		tag := strings.Replace(d, ":", "-", 1) + ".sig"
+		signature, err := remote.Image(at.Context().Tag(tag), client.Options(ctx)...)
+		if err == nil {
+			err = to.AppendImage(signature, layout.WithAnnotations(map[string]string{refName: tag}))
+		}
+		if err != nil {
+			return fmt.Errorf("write signature %s: %w", tag, err)
+		}
+	}
+	return nil
 }
 
 // kustomize writes what dayone cluster install would apply: the program itself writes it.

@@ -1,8 +1,8 @@
 // Command release makes the folder that people install dayone from: programs, packages, container images, manifests.
 //
-//	sources, version -> programs -> archives, packages, images, kustomize -> bills of materials -> checksums, signature
+//	sources, version -> programs -> archives, packages, images, kustomize -> bills of materials -> provenance, checksums
 //
-// Two runs on one commit give equal bytes, but for the signature.
+// Two runs on one commit give equal bytes, but for the signatures.
 package main
 
 import (
@@ -42,8 +42,11 @@ type options struct {
 	registry string
 	// architectures in Go's spelling. The first is that of this machine, and has all programs.
 	architectures []string
-	// key is a directory that dayone keygen made; empty signs nothing.
-	key string
+	// key signs; nil signs nothing.
+	key *sign.Key
+	// commit is that of the sources in hexadecimal; modified says that they are not as it has them.
+	commit   string
+	modified bool
 	// made is the time of everything in the folder.
 	made time.Time
 }
@@ -67,7 +70,8 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.registry, "registry", "registry.example.com/dayone",
 		"HOST[:PORT]/NAMESPACE that is going to have the images; the kustomize directory names it")
 	architectures := flags.String("arch", "amd64,arm64", "architectures; the first is this machine's")
-	flags.StringVar(&o.key, "key", "", "directory of dayone keygen: signs the checksums (default: unsigned)")
+	key := flags.String("key", "", "directory of dayone keygen: signs images, provenance, checksums (default: unsigned)")
+	flags.StringVar(&o.commit, "commit", "", "commit of the sources, for the provenance (default: what git says)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -83,6 +87,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	if o.made, err = commitTime(ctx, o.source); err != nil {
 		return err
+	}
+	if o.commit == "" {
+		if o.commit, o.modified, err = commitOf(ctx, o.source); err != nil {
+			return err
+		}
+	}
+	if *key != "" {
+		if o.key, err = sign.Load(filepath.Join(*key, sign.KeyFile), filepath.Join(*key, sign.PassphraseFile)); err != nil {
+			return err
+		}
 	}
 	return o.make(ctx)
 }
@@ -134,7 +148,13 @@ func (o options) make(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(o.krew(), o.checksums())
+	if err := o.krew(); err != nil {
+		return err
+	}
+	if err := writeProvenance(ctx, o); err != nil {
+		return err
+	}
+	return o.checksums()
 }
 
 // emptied makes the folder, without what an earlier release put there. It removes nothing else.
@@ -216,14 +236,24 @@ func (o options) billOfMaterials(program string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// krew writes the manifest with which kubectl krew installs the plugin from the archive.
+type object = map[string]any
+
+// krew writes the manifest with which kubectl krew installs the plugin from the archive of its architecture.
 func (o options) krew() error {
-	name := o.archiveName(o.architectures[0])
-	sum, err := hashOf(filepath.Join(o.out, name))
-	if err != nil {
-		return err
+	var platforms []object
+	for _, arch := range o.architectures {
+		name := o.archiveName(arch)
+		sum, err := hashOf(filepath.Join(o.out, name))
+		if err != nil {
+			return err
+		}
+		platforms = append(platforms, object{
+			"selector": object{"matchLabels": object{"os": "linux", "arch": arch}},
+			"uri":      "https://dayone.dev/releases/" + o.version + "/" + name,
+			"sha256":   sum, "bin": "dayone",
+			"files": []object{{"from": "dayone", "to": "."}, {"from": "LICENSE", "to": "."}},
+		})
 	}
-	type object = map[string]any
 	raw, err := yaml.Marshal(object{
 		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin",
 		"metadata": object{"name": "dayone"},
@@ -232,12 +262,7 @@ func (o options) krew() error {
 			"shortDescription": "Explain and plan the OS images of nodes",
 			"description": "Shows how far the nodes' OS images are, why a node waits, and what a change of MachineConfigs\n" +
 				"would do to nodes before it is made.\n",
-			"platforms": []object{{
-				"selector": object{"matchLabels": object{"os": "linux", "arch": o.architectures[0]}},
-				"uri":      "https://dayone.dev/releases/" + o.version + "/" + name,
-				"sha256":   sum, "bin": "dayone",
-				"files": []object{{"from": "dayone", "to": "."}, {"from": "LICENSE", "to": "."}},
-			}},
+			"platforms": platforms,
 		}})
 	if err != nil {
 		return fmt.Errorf("write krew manifest: %w", err)
@@ -280,19 +305,15 @@ func (o options) checksums() error {
 	if err != nil {
 		return fmt.Errorf("write checksums: %w", err)
 	}
-	if o.key == "" {
+	if o.key == nil {
 		return nil
 	}
-	key, err := sign.Load(filepath.Join(o.key, sign.KeyFile), filepath.Join(o.key, sign.PassphraseFile))
-	if err != nil {
-		return err
-	}
-	signature, err := key.SignBlob(sums.Bytes())
+	signature, err := o.key.SignBlob(sums.Bytes())
 	if err == nil {
 		err = os.WriteFile(filepath.Join(o.out, sumsFile+".sig"), []byte(signature), 0o644)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(o.out, sign.PublicFile), key.Public, 0o644)
+		err = os.WriteFile(filepath.Join(o.out, sign.PublicFile), o.key.Public, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("sign checksums: %w", err)

@@ -20,11 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/hack/images"
-	"dayone.dev/dayone/hack/program"
 )
 
-// programs builds the static programs of an architecture into dir. Those that build images need C libraries, which this
-// machine has of its own architecture only.
+// programs builds the static programs of an architecture into dir.
 func (o options) programs(ctx context.Context, dir, arch string) error {
 	if arch == o.architectures[0] && arch != runtime.GOARCH {
 		return fmt.Errorf("build programs: this machine is %s: name it first in --arch", runtime.GOARCH)
@@ -33,15 +31,7 @@ func (o options) programs(ctx context.Context, dir, arch string) error {
 		return fmt.Errorf("build programs: %w", err)
 	}
 	for _, p := range images.Programs() {
-		var err error
-		switch {
-		case arch == runtime.GOARCH:
-			_, err = p.Build(ctx, o.source, dir, o.version)
-		case !p.Cgo:
-			err = program.Build(ctx, o.source, program.Options{Package: p.Package, Arch: arch,
-				LDFlags: []string{"-X main.version=" + o.version}}, filepath.Join(dir, p.Name))
-		}
-		if err != nil {
+		if _, err := p.BuildFor(ctx, o.source, dir, images.Target{Version: o.version, Arch: arch}); err != nil {
 			return err
 		}
 	}
@@ -203,15 +193,24 @@ type nfpmInfo struct {
 	Mtime time.Time `json:"mtime"`
 }
 
-// packages makes a deb and an rpm of this machine's architecture.
+// packages makes a deb and an rpm of each architecture.
 func (o options) packages(ctx context.Context, work string) error {
-	contents, err := o.contents(work)
+	for _, arch := range o.architectures {
+		if err := o.packagesOf(ctx, work, arch); err != nil {
+			return fmt.Errorf("make packages of %s: %w", arch, err)
+		}
+	}
+	return nil
+}
+
+func (o options) packagesOf(ctx context.Context, work, arch string) error {
+	contents, err := o.contents(work, arch)
 	if err != nil {
-		return fmt.Errorf("make packages: %w", err)
+		return err
 	}
 	files := filepath.Join(o.source, "hack/release/files")
 	config := nfpmConfig{
-		Name: "dayone", Arch: o.architectures[0], Version: o.version, Maintainer: "dayone <dayone@dayone.dev>",
+		Name: "dayone", Arch: arch, Version: o.version, Maintainer: "dayone <dayone@dayone.dev>",
 		Description: "Custom OS image content on a cluster's nodes from their first boot", Homepage: "https://dayone.dev",
 		License: "Apache-2.0", Mtime: o.made, Contents: contents,
 		// A build without them runs RUN by chroot, and status reads nothing of podman's.
@@ -222,11 +221,11 @@ func (o options) packages(ctx context.Context, work string) error {
 	}
 	raw, err := yaml.Marshal(config)
 	if err != nil {
-		return fmt.Errorf("make packages: %w", err)
+		return err
 	}
 	file := filepath.Join(work, "nfpm.yaml")
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		return fmt.Errorf("make packages: %w", err)
+		return err
 	}
 	for _, kind := range []string{"deb", "rpm"} {
 		cmd := exec.CommandContext(ctx, "go", "run", nfpm, "package", "-f", file, "-p", kind, "-t", o.out)
@@ -240,14 +239,14 @@ func (o options) packages(ctx context.Context, work string) error {
 }
 
 // contents are the files of a package.
-func (o options) contents(work string) ([]nfpmFile, error) {
+func (o options) contents(work, arch string) ([]nfpmFile, error) {
 	var out []nfpmFile
 	add := func(mode int, packager, src, dst string) {
 		out = append(out, nfpmFile{Src: src, Dst: dst, Packager: packager, Info: &nfpmInfo{mode, o.made}})
 	}
 	extras, files := filepath.Join(work, "extras"), filepath.Join(o.source, "hack/release/files")
 	for _, p := range []string{"dayone", "dayone-daemon", "dayone-registry"} {
-		add(0o755, "", filepath.Join(work, o.architectures[0], p), "/usr/bin/"+p)
+		add(0o755, "", filepath.Join(work, arch, p), "/usr/bin/"+p)
 	}
 	out = append(out, nfpmFile{Src: "dayone", Dst: "/usr/bin/kubectl-dayone", Type: "symlink"})
 	add(0o755, "", filepath.Join(files, "kubectl_complete-dayone"), "/usr/bin/kubectl_complete-dayone")

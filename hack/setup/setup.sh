@@ -1,9 +1,9 @@
 #!/bin/bash
 # Install the system packages that dayone's make targets need: only what is missing, with apt-get or dnf, saying what and why.
 #
-#   hack/setup/setup.sh [--check] build|demo|test|vm ...
+#   hack/setup/setup.sh [--check] build|demo|test|vm|release ...
 #
-# demo includes build; test and vm include demo. --check installs nothing: it prints what is missing and exits with 1.
+# demo and release include build; test and vm include demo. --check installs nothing: it prints what is missing and exits with 1.
 # Exit codes: 0 all there, 1 something is missing or cannot be installed, 2 wrong call or unknown distribution.
 set -euo pipefail
 
@@ -18,6 +18,8 @@ build|/usr/include/stdio.h|libc6-dev|glibc-devel|headers for it
 build|make|make|make|runs the targets
 build|git|git|git|versions the binaries
 build|/etc/ssl/certs|ca-certificates|ca-certificates|Go fetches modules over TLS
+release|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|gcc-aarch64-linux-gnu|links C code for arm64
+release|/usr/aarch64-linux-gnu/lib/libc.a|libc6-dev-arm64-cross|gcc-aarch64-linux-gnu|the static C library for it, which Debian alone has
 demo|ip|iproute2|iproute|networks of the test hosts
 demo|nsenter|util-linux|util-linux|runs the bootstrap host on that network
 demo|ostree|ostree|ostree|the masters' deployments
@@ -72,8 +74,9 @@ included() {
     case $2 in
     build) [ "$1" = build ] ;;
     demo) [ "$1" = build ] || [ "$1" = demo ] ;;
-    test) [ "$1" != vm ] ;;
-    vm) [ "$1" != test ] ;;
+    release) [ "$1" = build ] || [ "$1" = release ] ;;
+    test) [ "$1" != vm ] && [ "$1" != release ] ;;
+    vm) [ "$1" != test ] && [ "$1" != release ] ;;
     esac
 }
 
@@ -151,7 +154,7 @@ main() {
     for arg in "$@"; do
         case $arg in
         --check) check=1 ;;
-        build | demo | test | vm) groups+=("$arg") ;;
+        build | demo | test | vm | release) groups+=("$arg") ;;
         *)
             sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
             exit 2

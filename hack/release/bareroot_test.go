@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/cache"
+)
+
+// enter runs a command in the root $ROOT: with mounts, processes and a network of its own, the release folder at
+// /release and a base image at /base. The network has one address, which the sample names as the bootstrap host's.
+const enter = `set -e
+ip link set lo up
+ip address add 192.168.77.1/32 dev lo
+mount --make-rprivate /
+mount --bind "$ROOT" "$ROOT"
+mount -t proc proc "$ROOT/proc"
+mount -t sysfs sysfs "$ROOT/sys"
+mount --rbind /dev "$ROOT/dev"
+mount --mkdir --bind -o ro "$RELEASE" "$ROOT/release"
+mount --mkdir --bind -o ro "$BASE" "$ROOT/base"
+exec chroot "$ROOT" sh -ec "$0"`
+
+// day1 is what a new user does with the sample, and reads. The bootstrap serves until it is stopped.
+const day1 = `dayone version -o json
+dayone sample --dir /cluster
+dayone prepare --dir /cluster
+dayone manifests --dir /cluster
+dayone bootstrap --dir /cluster --base oci:/base >/bootstrap.log 2>&1 &
+timeout 300 sh -c 'until dayone status | grep -q "^done  *serve"; do
+kill -0 '$!' || { cat /bootstrap.log; exit 1; }; sleep 1; done' || { cat /bootstrap.log; dayone status; exit 1; }
+dayone status
+kill $!
+wait $! || true`
+
+// bareRoots installs deb and rpm in a Debian without anything but its essential packages: no Go, no checkout, no crun,
+// no ostree, no systemd that runs.
+func bareRoots(t *testing.T, out string) {
+	root := bareDebian(t)
+	base, err := baseimage.Ensure(t.Context(), baseimage.Debian, "")
+	require.NoError(t, err)
+	in := func(t *testing.T, script string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+			"sh", "-c", enter, script)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "ROOT=" + root, "RELEASE=" + out, "BASE=" + base, "HOME=/root"}
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(said))
+		return string(said)
+	}
+	t.Run("deb", func(t *testing.T) {
+		in(t, "dpkg -i /release/dayone_0.1.0_"+runtime.GOARCH+".deb")
+		said := in(t, day1)
+		assert.Contains(t, said, `"version": "`+version+`"`)
+		assert.Regexp(t, `(?m)^done +build-master`, said)
+		in(t, "dpkg -r dayone")
+		assert.NoFileExists(t, filepath.Join(root, "usr/bin/dayone"))
+	})
+	// There are no packages of Fedora here: rpm itself, Debian's, unpacks into the root, runs the scripts there and
+	// verifies what it wrote.
+	t.Run("rpm", func(t *testing.T) {
+		machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+		rpm := func(args ...string) string {
+			t.Helper()
+			said, err := exec.CommandContext(t.Context(), "rpm", append([]string{"--root", root}, args...)...).CombinedOutput()
+			require.NoError(t, err, string(said))
+			return string(said)
+		}
+		rpm("--install", "--nodeps", filepath.Join(out, "dayone-0.1.0-1."+machine+".rpm"))
+		assert.Empty(t, rpm("--verify", "dayone"), "files are as the package has them")
+		assert.Contains(t, rpm("--query", "--list", "dayone"), "/usr/lib/systemd/system/dayone-bootstrap.service")
+		assert.Contains(t, in(t, "dayone version"), version)
+		rpm("--erase", "dayone")
+		assert.NoFileExists(t, filepath.Join(root, "usr/bin/dayone"))
+	})
+}
+
+// bareDebian is a root of Debian's essential packages, made once.
+func bareDebian(t *testing.T) string {
+	home, err := cache.Dir()
+	require.NoError(t, err)
+	kept, err := cache.Store{Dir: filepath.Join(home, "bareroot")}.Ensure(context.Background(), "bookworm",
+		func(dir string) error {
+			said, err := exec.CommandContext(t.Context(), "mmdebstrap", "--quiet", "--variant=minbase", "bookworm",
+				filepath.Join(dir, "root.tar")).CombinedOutput()
+			assert.NoError(t, err, string(said))
+			return err
+		})
+	require.NoError(t, err)
+	root := t.TempDir()
+	said, err := exec.CommandContext(t.Context(), "tar", "-x", "--numeric-owner", "-p", "-C", root, "-f",
+		filepath.Join(kept, "root.tar")).CombinedOutput()
+	require.NoError(t, err, string(said))
+	return root
+}
