@@ -102,8 +102,8 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-excerpt):], " | ")
 }
 
-// ReleaseBase asks the release image for its OS image as the installer's own scripts do: for that of the OS image stream
-// that the installer's manifests name, if they name one. root stands before the installer's paths.
+// ReleaseBase asks the release image for its OS image as the installer's own scripts do: for that of the OS image
+// stream that the installer's manifests name, if they name one. root stands before the installer's paths.
 func ReleaseBase(ctx context.Context, root string) (string, error) {
 	stream, err := chosenStream(filepath.Join(root, installerManifests))
 	if err != nil {

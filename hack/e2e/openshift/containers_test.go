@@ -74,7 +74,9 @@ func (w *world) inContainers() {
 	t := w.t
 	out, err := w.sh(`sed -n 's/.*"isolation": "\(.*\)".*/\1/p' /var/lib/dayone/journal.json`)
 	require.NoError(t, err)
-	assert.Equal(t, "oci (runc)", strings.TrimSpace(out), "RUN does not fall back to a plain chroot")
+	reason, err := w.sh(`sed -n 's/.*"isolationReason": "\(.*\)".*/\1/p' /var/lib/dayone/journal.json`)
+	require.NoError(t, err)
+	assert.Equal(t, "oci (runc)", strings.TrimSpace(out), "RUN does not fall back to a plain chroot: %s", reason)
 	out, err = w.sh("podman inspect --format '{{.State.ExitCode}} {{.OCIRuntime}}' dayone-render")
 	require.NoError(t, err)
 	assert.Equal(t, "0 runc", strings.TrimSpace(out))

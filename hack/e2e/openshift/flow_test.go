@@ -216,6 +216,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w.mastersHold(w.seeded(), etc)
 	w.clusterBuilds()
 	w.inContainers()
+	w.inSandbox()
 
 	failed, err := w.sh(
 		"systemctl list-units --state=failed --no-legend --plain 'dayone*' progress.service kubelet.service bootkube.service")
