@@ -94,7 +94,10 @@ func phases() []phase {
 
 // Whole does everything and removes all it made; with Options.Keep when ctx ends. The report is there also when
 // something fails.
-func Whole(ctx context.Context, o Options) (report *Report, err error) {
+func Whole(ctx context.Context, o Options) (*Report, error) { return live(ctx, o, phases()) }
+
+// live goes through some phases of a life as Whole does through all.
+func live(ctx context.Context, o Options, phases []phase) (report *Report, err error) {
 	if o.Workers == 0 {
 		o.Workers = 3
 	}
@@ -108,7 +111,7 @@ func Whole(ctx context.Context, o Options) (report *Report, err error) {
 			err = errors.Join(err, l.ends[i](context.WithoutCancel(ctx)))
 		}
 	}()
-	for _, p := range phases() {
+	for _, p := range phases {
 		if err := run(ctx, l, p); err != nil {
 			return l.report, fmt.Errorf("%s: %w", p.title, err)
 		}
