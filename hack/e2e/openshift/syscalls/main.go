@@ -21,8 +21,8 @@ func main() {
 	if err != nil {
 		os.Exit(1)
 	}
-	// There is no process 0 to trace. The kernel looks at the type of a socket before it looks for the family, which it may
-	// lack.
+	// There is no process 0 to trace. The kernel looks at the type of a socket before it looks for the family, which it
+	// may lack.
 	const noType = unix.SOCK_PACKET + 1
 	type args [3]uintptr
 	for _, c := range []struct {
