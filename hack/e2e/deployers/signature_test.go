@@ -1,6 +1,9 @@
 package deployers
 
 import (
+	"bytes"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +61,14 @@ func TestOnlySignedImagesAreStaged(t *testing.T) {
 		f.registry.Unsign(t, next)
 		refused("its signatures were deleted", "no signature exists")
 		f.registry.Sign(t, key, next, next)
+		f.registry.Spoil(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.HasSuffix(r.URL.Path, ".sig") {
+				_, _ = w.Write(bytes.Repeat([]byte(" "), 5<<20)) // the client may have had enough
+			}
+			return strings.HasSuffix(r.URL.Path, ".sig")
+		})
+		refused("its signatures never end", "exceeded maximum allowed size")
+		f.registry.Spoil(nil)
 		f.output(firstboot.DaemonPath, "stage", next)
 		assert.Equal(t, next, f.status().Staged.Image.String())
 
