@@ -42,6 +42,10 @@ func TestWhatMCOsDaemonDoes(t *testing.T) {
 			policy: []opv1.NodeDisruptionPolicySpecFile{restart("/etc/app", "app.service")},
 			new:    []part{file("/etc/app/a", "1"), file("/etc/app/b", "1")}, steps: "Restart app.service, Restart app.service",
 			level: disruption.LevelReload},
+		{name: "a rule in a layered pool", was: other, is: other,
+			policy: []opv1.NodeDisruptionPolicySpecFile{restart("/etc/app", "app.service")},
+			new:    []part{file("/etc/app", "1")}, steps: "Restart app.service", level: disruption.LevelReload},
+		{name: "nothing in a layered pool", was: other, is: other},
 		{name: "the longest path as it is written", level: disruption.LevelReload, steps: "Restart b.service",
 			policy: []opv1.NodeDisruptionPolicySpecFile{restart("/etc/app", "a.service"), restart("/etc/app/", "b.service")},
 			new:    []part{file("/etc/app/a", "1")}},
@@ -82,8 +86,10 @@ func TestWhatMCOsDaemonDoes(t *testing.T) {
 			was, is := mc(c.old...), mc(c.new...)
 			is.Name = "rendered-worker-y"
 			way := disruption.Way{From: was, To: is, Was: c.was, Is: c.is, ConfigOnly: true}
-			plan, err := disruption.Effect(way.Input(settings))
+			in := way.Input(settings)
+			plan, err := disruption.Effect(in)
 			require.NoError(t, err)
+			assert.Equal(t, in.Layered && len(plan.Changes) > 0 && c.level < disruption.LevelReboot, plan.Live)
 			assert.Equal(t, c.level, plan.Level, "%+v", plan.Changes)
 			if c.steps != "" || len(plan.Steps) > 0 {
 				assert.Equal(t, c.steps, plan.Summary())

@@ -310,6 +310,14 @@ func TestEffect(t *testing.T) {
 	}
 }
 
+// A cluster may have rules that say nothing of keys: then their change is one like others.
+func TestKeysWithoutAPolicy(t *testing.T) {
+	p, err := disruption.Effect(disruption.Input{Old: mc(), New: mc(key("core", "a"))})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"Drain", "Reboot"}, steps(p))
+	assert.Equal(t, "no policy covers SSH keys", p.Changes[0].Why)
+}
+
 func directory(_ *mcfgv1.MachineConfig, c *ign35.Config) {
 	c.Storage.Directories = []ign35.Directory{{Node: ign35.Node{Path: "/etc/d"}}}
 }
