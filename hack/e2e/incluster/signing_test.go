@@ -16,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/buildcontroller"
+	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets/cluster"
@@ -84,10 +85,12 @@ func (w *world) policyOfStrangers(pool, image string) {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, buildcontroller.ConditionDegraded)
 	})
 	degraded := meta.FindStatusCondition(mosc.Status.Conditions, buildcontroller.ConditionDegraded)
-	for _, says := range []string{"the base image " + w.base + " is refused",
-		"scope " + scope + " of /etc/containers/policy.json", "correct the ClusterImagePolicy"} {
-		assert.Contains(w.t, degraded.Message, says)
-	}
+	assert.Contains(w.t, degraded.Message, "the base image "+w.base+" is refused by scope "+scope+
+		" of /etc/containers/policy.json")
+	b := w.ended(pool, func(b *mcfgv1.MachineOSBuild) bool {
+		return machineosbuild.CauseOf(b).Class == build.ClassPolicy
+	})
+	assert.Contains(w.t, machineosbuild.CauseOf(b).Next, "correct the ClusterImagePolicy")
 	assert.Equal(w.t, image, string(mosc.Status.CurrentImagePullSpec))
 	require.NoError(w.t, w.client.Delete(w.t.Context(), p))
 	w.settled(pool, func(c *mcfgv1.MachineOSConfig) bool {
