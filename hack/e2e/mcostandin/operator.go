@@ -1,7 +1,9 @@
 package mcostandin
 
 import (
+	"bytes"
 	"context"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,7 +32,7 @@ import (
 )
 
 // Operator renders pools and takes over pre-built images as MCO does: by the contract of its annotation, its label and
-// its condition. What a MachineOSConfig asks to be built is never built: nothing runs Jobs here.
+// its condition. It makes the Jobs of builds, and nothing here runs them.
 type Operator struct {
 	// Env is the cluster.
 	Env *kubetest.Env
@@ -41,8 +44,12 @@ type Operator struct {
 	RegistryCA []byte
 }
 
-// settle is how long the renderer lets a burst of changes pass.
-const settle = 100 * time.Millisecond
+const (
+	// settle is how long the renderer lets a burst of changes pass.
+	settle = 100 * time.Millisecond
+	// namespace is where MCO builds.
+	namespace = cluster.DefaultNamespace
+)
 
 // Start runs until the returned function is called.
 func (o Operator) Start(t testing.TB) (stop func()) {
@@ -52,7 +59,7 @@ func (o Operator) Start(t testing.TB) (stop func()) {
 	log.Logger.SetOutput(t.Output())
 	mgr, err := ctrl.NewManager(o.Env.Config, ctrl.Options{Logger: logrusr.New(log), Scheme: o.Env.Scheme,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      buildcontroller.CacheOptions(cluster.DefaultNamespace),
+		Cache:      buildcontroller.CacheOptions(namespace),
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Controller: kubetest.Controllers()})
 	require.NoError(t, err)
@@ -64,27 +71,18 @@ func (o Operator) Start(t testing.TB) (stop func()) {
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	all.Go(func() { assert.NoError(t, mgr.Start(ctx)) })
-	all.Go(func() { o.nodes(ctx) })
+	all.Go(func() { o.play(ctx) })
 	return func() {
 		cancel()
 		all.Wait()
 	}
 }
 
-// nodes plays MCO's node controller and daemons for nodes whose booted image is the pool's already: nothing is left to
-// do for them but to say so. Before the image is seeded they are nodes without a layered image, as a first boot leaves
-// them.
-func (o Operator) nodes(ctx context.Context) {
+// play does again and again what MCO does beside rendering and builds.
+func (o Operator) play(ctx context.Context) {
 	for ctx.Err() == nil {
-		var nodes corev1.NodeList
-		var layering mcfgv1.MachineOSConfigList
-		if o.Env.Client.List(ctx, &nodes) == nil && o.Env.Client.List(ctx, &layering) == nil {
-			for _, m := range layering.Items {
-				for i := range nodes.Items {
-					o.follow(ctx, &nodes.Items[i], &m)
-				}
-			}
-		}
+		o.nodes(ctx)
+		o.copyPullSecret(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(settle):
@@ -92,9 +90,44 @@ func (o Operator) nodes(ctx context.Context) {
 	}
 }
 
+// nodes plays MCO's node controller and daemons for nodes whose booted image is the pool's already: nothing is left to
+// do for them but to say so. Before the image is seeded they are nodes without a layered image, as a first boot leaves
+// them.
+func (o Operator) nodes(ctx context.Context) {
+	var nodes corev1.NodeList
+	var layering mcfgv1.MachineOSConfigList
+	if o.Env.Client.List(ctx, &nodes) != nil || o.Env.Client.List(ctx, &layering) != nil {
+		return
+	}
+	for _, m := range layering.Items {
+		for i := range nodes.Items {
+			o.follow(ctx, &nodes.Items[i], &m)
+		}
+	}
+}
+
+// copyPullSecret gives builds that name no Secret the cluster's. What fails is tried in the next round.
+func (o Operator) copyPullSecret(ctx context.Context) {
+	var global, own corev1.Secret
+	if o.Env.Client.Get(ctx, client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, &global) != nil {
+		return
+	}
+	own.Namespace, own.Name = namespace, buildcontroller.DefaultPullSecret
+	err := o.Env.Client.Get(ctx, client.ObjectKeyFromObject(&own), &own)
+	switch {
+	case apierrors.IsNotFound(err):
+		own.Type, own.Data = global.Type, global.Data
+		_ = o.Env.Client.Create(ctx, &own)
+	case err == nil && !maps.EqualFunc(own.Data, global.Data, bytes.Equal):
+		own.Data = global.Data
+		_ = o.Env.Client.Update(ctx, &own)
+	}
+}
+
 func (o Operator) follow(ctx context.Context, n *corev1.Node, m *mcfgv1.MachineOSConfig) {
 	image := string(m.Status.CurrentImagePullSpec)
-	if _, member := n.Labels[nodeRole+m.Spec.MachineConfigPool.Name]; !member || image == "" ||
+	_, played := n.Labels[playedNode]
+	if _, member := n.Labels[nodeRole+m.Spec.MachineConfigPool.Name]; !played || !member || image == "" ||
 		n.Annotations[manifests.AnnotationCurrentImage] == image {
 		return
 	}
@@ -104,12 +137,17 @@ func (o Operator) follow(ctx context.Context, n *corev1.Node, m *mcfgv1.MachineO
 	_ = o.Env.Client.Patch(ctx, n, client.MergeFrom(old)) // the next round tries again
 }
 
-// nodeRole begins the label of a pool's nodes.
-const nodeRole = "node-role.kubernetes.io/"
+const (
+	// nodeRole begins the label of a pool's nodes.
+	nodeRole = "node-role.kubernetes.io/"
+	// playedNode is a label of nodes that are objects only: the others have an agent.
+	playedNode = "test.dayone.dev/played"
+)
 
 // Join makes a node that has booted a pool's rendered config.
 func (o Operator) Join(ctx context.Context, name, pool, rendered string) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeRole + pool: ""},
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{nodeRole + pool: "", playedNode: ""},
 		Annotations: map[string]string{
 			manifests.AnnotationCurrentConfig: rendered, manifests.AnnotationDesiredConfig: rendered,
 			manifests.AnnotationState: manifests.StateDone}}}

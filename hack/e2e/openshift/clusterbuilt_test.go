@@ -1,6 +1,7 @@
 package openshift_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ func (w *world) clusterBuilds() {
 		assert.NotContains(t, m.Annotations, manifests.AnnotationPreBuiltImage, pool)
 		assert.Contains(t, string(m.Spec.RenderedImagePushSpec), pool+"-os:", pool)
 		assert.True(t, strings.HasPrefix(string(m.Spec.RenderedImagePushSpec), ownRegistry+"/"), pool)
-		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "openshift-machine-config-operator",
+		require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: namespace,
 			Name: m.Spec.RenderedImagePushSecret.Name}, &corev1.Secret{}), pool)
 		w.eventually("the cluster begins the build of pool "+pool, func() bool {
 			var builds mcfgv1.MachineOSBuildList
@@ -57,8 +58,8 @@ func (w *world) clusterBuilds() {
 			return false
 		})
 	}
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-machine-config-operator",
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 		Name: "etc-yum-repos-d"}}
 	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(config), config))
-	require.NoError(t, api.Delete(t.Context(), config))
+	t.Cleanup(func() { assert.NoError(t, api.Delete(context.Background(), config)) })
 }

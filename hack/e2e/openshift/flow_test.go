@@ -234,4 +234,5 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, status, "the cluster has all, and this host may go")
 	assert.Equal(t, masters, strings.Count(status, "runs its image since"), status)
+	w.workersAfterPivot()
 }

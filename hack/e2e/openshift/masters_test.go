@@ -43,14 +43,17 @@ func (w *world) keepsItself(dir string) {
 		require.NotEqual(t, string(raw), text, file)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
-	replace("layering/infra.yaml", "registry.example.com", ownRegistry, "os-push", "dayone-registry-push")
+	replace("layering/infra.yaml", "registry.example.com", ownRegistry, "os-push", "dayone-registry-push",
+		"  baseImagePullSecret:\n    name: base-pull\n", "")
 	replace("install-config.yaml", "  - name: master\n  - name: worker\n", `  - name: master
     containerfile: |
       FROM configs
       COPY --from=`+w.mco+` /usr/bin/dayone-registry /usr/bin/dayone-registry
       RUN echo built > /usr/share/demo-built-by-run.txt
   - name: worker
-    containerfile: FROM configs
+    containerfile: |
+      FROM configs
+      RUN test -s /etc/yum.repos.d/a.repo && echo workers are built by the cluster > /usr/share/demo-worker.txt
 `)
 }
 

@@ -408,7 +408,11 @@ func (w *world) patched() []byte {
 		[]byte("  flow: openshift\n"+registry+"  statusPage: {port: "+strconv.Itoa(statusPort)+"}\n"+w.receive(dir)),
 		1), 0o600))
 	w.dayone(dir, "prepare")
-
+	if w.own { // as with this CA and that of the release's registry in additionalTrustBundle
+		ca, err := os.ReadFile(filepath.Join(dir, ".dayone/registry/ca.crt"))
+		require.NoError(w.t, err)
+		w.operator.RegistryCA = append(ca, w.baseCA...)
+	}
 	return w.afterPrepare(dir, installconfig.BootstrapIgnition)
 }
 
