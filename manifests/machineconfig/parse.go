@@ -157,13 +157,17 @@ func orRoot(field string) string {
 	return field
 }
 
-// ParseRendered reads the config of a rendered MachineConfig, which is of version 3. It is Parse, but for files that
-// only append and yet say overwrite, which rendering produces and Ignition refuses: they are read as saying nothing
-// about it.
-func ParseRendered(raw []byte) (ign35.Config, error) {
+// ParseRendered reads the config of a rendered MachineConfig. It is Parse, but for files that only append and yet say
+// overwrite, which rendering produces and Ignition refuses: they are read as saying nothing about it.
+func ParseRendered(raw []byte) (ign35.Config, error) { return parseRendered(raw, parse2) }
+
+// ParseRendered3 is ParseRendered for version 3, which is all that nodes have.
+func ParseRendered3(raw []byte) (ign35.Config, error) { return parseRendered(raw, noRendered2) }
+
+func parseRendered(raw []byte, two func([]byte) (ign35.Config, error)) (ign35.Config, error) {
 	var config ign35.Config
 	if json.Unmarshal(raw, &config) != nil || config.Ignition.Version != Version {
-		return parse(raw, noRendered2)
+		return parse(raw, two)
 	}
 	for i := range config.Storage.Files {
 		if f := &config.Storage.Files[i]; f.Contents.Source == nil && len(f.Append) > 0 && f.Overwrite != nil &&
@@ -180,5 +184,5 @@ func ParseRendered(raw []byte) (ign35.Config, error) {
 // noRendered2 refuses what no renderer has made since version 3 came.
 func noRendered2([]byte) (ign35.Config, error) {
 	return ign35.Config{}, refuse("ignition.version", ruleVersion, "let the pool be rendered anew",
-		"is 2.x, and a rendered config is of version 3")
+		"is 2.x, and nodes have configs of version 3")
 }

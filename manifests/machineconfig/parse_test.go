@@ -68,11 +68,15 @@ func TestParseRenderedAppends(t *testing.T) {
 	assert.True(t, *got.Storage.Files[1].Overwrite)
 	_, err = ParseRendered([]byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"relative"}]}}`))
 	require.Error(t, err)
-	old, err := ParseRendered([]byte(`{"ignition":{"version":"3.2.0"}}`))
+	for _, version := range []string{"2.2.0", "3.2.0"} {
+		old, err := ParseRendered([]byte(`{"ignition":{"version":"` + version + `"}}`))
+		require.NoError(t, err)
+		assert.Equal(t, Version, old.Ignition.Version)
+	}
+	_, err = ParseRendered3([]byte(`{"ignition":{"version":"3.2.0"}}`))
 	require.NoError(t, err)
-	assert.Equal(t, Version, old.Ignition.Version)
-	_, err = ParseRendered([]byte(`{"ignition":{"version":"2.2.0"}}`))
-	require.ErrorContains(t, err, "a rendered config is of version 3")
+	_, err = ParseRendered3([]byte(`{"ignition":{"version":"2.2.0"}}`))
+	require.ErrorContains(t, err, "nodes have configs of version 3")
 }
 
 func TestParseVersions(t *testing.T) {

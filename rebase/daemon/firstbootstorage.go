@@ -25,7 +25,7 @@ const maxStorageDiff = 4096
 type storageSections map[string]json.RawMessage
 
 func sectionsOf(mc *mcfgv1.MachineConfig) (storageSections, error) {
-	config, err := machineconfig.ParseRendered(mc.Spec.Config.Raw)
+	config, err := machineconfig.ParseRendered3(mc.Spec.Config.Raw)
 	if err != nil {
 		return nil, fmt.Errorf("read config %s: %w", mc.Name, err)
 	}

@@ -176,7 +176,7 @@ func startOf(ctx context.Context, d deploy.Deployer, in observed) (hostfiles.Sta
 
 // parse reads the Ignition config of a rendered config.
 func parse(mc *mcfgv1.MachineConfig) (ign35.Config, error) {
-	c, err := machineconfig.ParseRendered(mc.Spec.Config.Raw)
+	c, err := machineconfig.ParseRendered3(mc.Spec.Config.Raw)
 	if err != nil {
 		return c, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
 	}

@@ -62,7 +62,7 @@ type side struct {
 func read(mc *mcfgv1.MachineConfig) (side, error) {
 	s := side{spec: mc.Spec}
 	var err error
-	if s.config, err = machineconfig.ParseRendered(mc.Spec.Config.Raw); err != nil {
+	if s.config, err = machineconfig.ParseRendered3(mc.Spec.Config.Raw); err != nil {
 		return s, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
 	}
 	owners, err := postconfig.Decode(mc.Annotations)

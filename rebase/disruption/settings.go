@@ -59,7 +59,7 @@ func Read(object *opv1.MachineConfiguration) (Settings, error) {
 
 // Rendered gives the units that a rendered config defines and the rules of its owners.
 func Rendered(mc *mcfgv1.MachineConfig) (units []string, owners Policies, err error) {
-	config, err := machineconfig.ParseRendered(mc.Spec.Config.Raw)
+	config, err := machineconfig.ParseRendered3(mc.Spec.Config.Raw)
 	if err != nil {
 		return nil, owners, fmt.Errorf("read rendered config %s: %w", mc.Name, err)
 	}
