@@ -27,6 +27,7 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
@@ -140,6 +141,8 @@ type recipe struct {
 	kernelless bool
 	// kernel is another one; empty: the base's.
 	kernel string
+	// agentless keeps the agent from starting.
+	agentless bool
 }
 
 // image builds what a layered build of a pool's rendered config would be, and pushes it.
@@ -168,6 +171,10 @@ func (w *world) image(pool, config string, r recipe) string {
 	if r.kernel != "" {
 		entries = append(entries, deploytest.Entry{Name: "usr/lib/modules/" + baseimage.KernelVersion + "/vmlinuz",
 			Body: r.kernel})
+	}
+	if r.agentless {
+		entries = append(entries, deploytest.Entry{Name: "usr/lib/systemd/system/" + assets.AgentUnitName +
+			".d/never.conf", Body: "[Unit]\nConditionPathExists=/never\n"})
 	}
 	base := w.base
 	if pool == edge {

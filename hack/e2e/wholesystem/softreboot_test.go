@@ -59,6 +59,48 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 	assert.Zero(t, strings.Count(w.output(h, "cat", "/proc/1/mountinfo"), " /run/nextroot "))
 }
 
+// TestWatchReturnsOnDay2 brings an image in which the agent does not start. The watch of the soft reboot, for which the
+// test does not wait, boots the hardware into it, and then returns to the image before. The agent there says so and
+// stays; another image is taken softly.
+func TestWatchReturnsOnDay2(t *testing.T) {
+	w := newWorldOf(t, version{agent: agentProgram, base: baseimage.Forky})
+	w.joinAll(0, 1)
+	h := w.fleet.Of(worker)[0]
+	has := func(mark string) func() bool {
+		return func() bool {
+			r, err := h.Node.Exec(t.Context(), "cat", "/etc/os-mark")
+			return err == nil && strings.TrimSpace(r.Stdout) == mark
+		}
+	}
+	w.rebootPolicy("SoftIfPossible")
+	w.arrived("softly", worker, w.build(worker, w.configOf(worker), recipe{mark: "v1"}))
+	bad := w.build(worker, w.configOf(worker), recipe{mark: "v2", agentless: true})
+	w.until("runs the image without its agent", has("v2"))
+	for _, boots := range []int{2, 3} {
+		w.until("the watch waits", func() bool {
+			r, err := h.Node.Exec(t.Context(), "systemctl", "is-active", "dayone-soft-reboot-watch.timer")
+			return err == nil && r.ExitCode == 0
+		})
+		require.True(t, has("v2")())
+		w.output(h, "systemctl", "start", "--no-block", "dayone-soft-reboot-watch.service")
+		w.until("the watch boots the hardware", func() bool { return w.boots(h) == boots })
+	}
+	w.until("says that it is back", func() bool {
+		return strings.HasPrefix(h.Object(t.Context()).Annotations[manifests.AnnotationLastBoot],
+			"hard: back in the image before: nothing in the new userspace has verified it")
+	})
+	assert.True(t, has("v1")())
+	w.until("is degraded", func() bool {
+		return strings.Contains(h.Object(t.Context()).Annotations[manifests.AnnotationReason],
+			"the node went back from "+bad.Config)
+	})
+	assert.Contains(t, w.output(h, "cat", "/var/lib/dayone/soft-reboot-failures.json"), digestOf(bad.Image))
+	assert.Equal(t, 3, w.boots(h), "it does not try again by itself")
+
+	w.arrived("another image", worker, w.build(worker, w.configOf(worker), recipe{mark: "v3"}))
+	assert.Equal(t, "soft", h.Object(t.Context()).Annotations[manifests.AnnotationLastBoot])
+}
+
 // rebootPolicy annotates the workers' pool.
 func (w *world) rebootPolicy(policy string) {
 	w.t.Helper()
