@@ -44,9 +44,13 @@ type options struct {
 	architectures []string
 	// key signs; nil signs nothing.
 	key *sign.Key
+	// vulnDB is the URL of a database of known vulnerabilities (https://go.dev/doc/security/vuln/database), or "off".
+	vulnDB string
 	// commit is that of the sources in hexadecimal; modified says that they are not as it has them.
 	commit   string
 	modified bool
+	// licenses are those of all modules in the programs, by PATH@VERSION.
+	licenses map[string]license
 	// made is the time of everything in the folder.
 	made time.Time
 }
@@ -71,6 +75,8 @@ func run(ctx context.Context, args []string) error {
 		"HOST[:PORT]/NAMESPACE that is going to have the images; the kustomize directory names it")
 	architectures := flags.String("arch", "amd64,arm64", "architectures; the first is this machine's")
 	key := flags.String("key", "", "directory of dayone keygen: signs images, provenance, checksums (default: unsigned)")
+	flags.StringVar(&o.vulnDB, "vulndb", "https://vuln.go.dev",
+		"URL of a database of known vulnerabilities, which no program may have; off looks for none")
 	flags.StringVar(&o.commit, "commit", "", "commit of the sources, for the provenance (default: what git says)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -140,6 +146,15 @@ func (o options) make(ctx context.Context) error {
 		}
 	}
 	native := filepath.Join(work, o.architectures[0])
+	if err := o.checkVulnerabilities(ctx, native); err != nil {
+		return err
+	}
+	if o.licenses, err = o.readLicenses(ctx, work); err != nil {
+		return err
+	}
+	if err := o.writeLicenses(); err != nil {
+		return fmt.Errorf("write licenses: %w", err)
+	}
 	if err := o.extras(ctx, native, filepath.Join(work, "extras")); err != nil {
 		return err
 	}
@@ -220,13 +235,13 @@ func (o options) billOfMaterials(program string) ([]byte, error) {
 		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}}}
 	components := []cdx.Component{{Type: cdx.ComponentTypeLibrary, Name: "std",
 		Version: strings.TrimPrefix(info.GoVersion, "go"), PackageURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion,
-			"go")}}
+			"go"), Licenses: o.licensesOf(goLibrary)}}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
 		components = append(components, cdx.Component{Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version,
-			PackageURL: "pkg:golang/" + m.Path + "@" + m.Version})
+			PackageURL: "pkg:golang/" + m.Path + "@" + m.Version, Licenses: o.licensesOf(m.Path + "@" + m.Version)})
 	}
 	b.Components = &components
 	var out bytes.Buffer
@@ -234,6 +249,15 @@ func (o options) billOfMaterials(program string) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// licensesOf are the SPDX identifiers of a module's licenses.
+func (o options) licensesOf(module string) *cdx.Licenses {
+	out := cdx.Licenses{}
+	for _, id := range o.licenses[module].ids {
+		out = append(out, cdx.LicenseChoice{License: &cdx.License{ID: id}})
+	}
+	return &out
 }
 
 type object = map[string]any

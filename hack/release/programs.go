@@ -106,7 +106,8 @@ func (o options) archiveName(arch string) string {
 // archives packs the programs of each architecture.
 func (o options) archives(_ context.Context, work string) error {
 	for _, arch := range o.architectures {
-		files := map[string]string{"LICENSE": filepath.Join(o.source, "LICENSE")}
+		files := map[string]string{"LICENSE": filepath.Join(o.source, "LICENSE"), licensesFile: filepath.Join(o.out,
+			licensesFile)}
 		programs, err := os.ReadDir(filepath.Join(work, arch))
 		if err != nil {
 			return fmt.Errorf("make archive: %w", err)
@@ -141,7 +142,7 @@ func (o options) archive(name string, files map[string]string) (err error) {
 			return err
 		}
 		mode := int64(0o755)
-		if in == "LICENSE" {
+		if in == "LICENSE" || in == licensesFile {
 			mode = 0o644
 		}
 		err = t.WriteHeader(&tar.Header{Name: in, Mode: mode, Size: int64(len(raw)), ModTime: o.made,
@@ -259,6 +260,7 @@ func (o options) contents(work, arch string) ([]nfpmFile, error) {
 	add(0o644, "", filepath.Join(files, "dayone-registry-server.service"), units+"dayone-registry-server.service")
 	add(0o644, "", filepath.Join(files, "sysusers.conf"), "/usr/lib/sysusers.d/dayone.conf")
 	add(0o644, "", filepath.Join(o.source, "LICENSE"), "/usr/share/doc/dayone/copyright")
+	add(0o644, "", filepath.Join(o.out, licensesFile), "/usr/share/doc/dayone/"+licensesFile)
 	out = append(out, nfpmFile{Dst: "/etc/dayone", Type: "dir", Info: &nfpmInfo{0o755, o.made}})
 	return out, filepath.WalkDir(filepath.Join(extras, "man"), func(name string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(name, ".gz") {

@@ -101,11 +101,20 @@ func TestRelease(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "release")
 	t.Setenv("SOURCE_DATE_EPOCH", "1767323045")
 	args := []string{"--version", version, "--arch", runtime.GOARCH, "--commit", commit}
+	args = append(args, "--vulndb", "file://"+vulnerabilities(t, module+"/x"))
 	require.NoError(t, run(t.Context(), append(args, "--source", "../..", "--out", out, "--key", key)))
 
 	t.Run("the folder", func(t *testing.T) { folder(t, out) })
 	t.Run("provenance", func(t *testing.T) { attested(t, out) })
 	t.Run("programs are static", func(t *testing.T) { static(t, out) })
+	t.Run("vulnerabilities", func(t *testing.T) {
+		o := options{source: "../..", vulnDB: "file://" + vulnerabilities(t, module)}
+		err := o.checkVulnerabilities(t.Context(), unpacked(t, out))
+		require.ErrorContains(t, err, "dayone contains GO-2026-0001 in package "+module+" ("+module+"@v")
+		require.ErrorContains(t, err, "): move the module to v9.0.0")
+		o.vulnDB = "file:///nowhere"
+		require.ErrorContains(t, o.checkVulnerabilities(t.Context(), unpacked(t, out)), "VULNDB=off leaves this out")
+	})
 	t.Run("images", func(t *testing.T) { imagesAndManifests(t, out) })
 	t.Run("bare roots", func(t *testing.T) { bareRoots(t, out) })
 	t.Run("installed", func(t *testing.T) { installed(t, out) })
@@ -128,6 +137,35 @@ func TestRelease(t *testing.T) {
 		require.NoError(t, run(t.Context(), append(args, "--source", source, "--out", again)))
 		equal(t, sums(t, out), sums(t, again))
 	})
+}
+
+// module is one that is in each program.
+const module = "github.com/opencontainers/go-digest"
+
+// vulnerabilities is a database with one vulnerability, in a package of the module, in the form that govulncheck reads.
+func vulnerabilities(t *testing.T, inPackage string) (dir string) {
+	t.Helper()
+	type list = []any
+	const id, modified, fixed = "GO-2026-0001", "2026-01-01T00:00:00Z", "9.0.0"
+	dir = t.TempDir()
+	for file, content := range map[string]any{
+		"index/db.json":      object{"modified": modified},
+		"index/modules.json": list{object{"path": module, "vulns": list{object{"id": id, "modified": modified,
+			"fixed": fixed}}}},
+		"index/vulns.json":   list{object{"id": id, "modified": modified}},
+		"ID/" + id + ".json": object{"schema_version": "1.3.1", "id": id, "modified": modified, "published": modified,
+			"affected": list{object{
+				"package": object{"name": module, "ecosystem": "Go"},
+				"ranges": list{object{"type": "SEMVER", "events": list{object{"introduced": "0"},
+					object{"fixed": fixed}}}},
+				"ecosystem_specific": object{"imports": list{object{"path": inPackage}}}}}},
+	} {
+		raw, err := json.Marshal(content)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), raw, 0o644))
+	}
+	return dir
 }
 
 // equal compares a signed release with an unsigned one: all that is in the latter is in the former, too, and what the
@@ -227,14 +265,30 @@ func folder(t *testing.T, out string) {
 		raw, err := os.ReadFile(filepath.Join(out, program+"_"+version+"_linux_"+runtime.GOARCH+".cdx.json"))
 		require.NoError(t, err)
 		assert.Equal(t, buildah, strings.Contains(string(raw), "pkg:golang/github.com/containers/buildah@v"), program)
+		assert.Contains(t, string(raw), `"id": "Apache-2.0"`)
 	}
+	licenses, err := os.ReadFile(filepath.Join(out, licensesFile))
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^github\.com/containers/buildah@v\S+  Apache-2\.0  text \d+$`, string(licenses))
+	assert.Regexp(t, `(?m)^std  BSD-3-Clause  text \d+$`, string(licenses))
+	assert.Contains(t, string(licenses), "Redistribution and use in source and binary forms")
+}
+
+// unpacked are the programs.
+func unpacked(t *testing.T, out string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	archive := filepath.Join(out, "dayone_"+version+"_linux_"+runtime.GOARCH+".tar.gz")
+	said, err := exec.Command("tar", "-xf", archive, "-C", dir).CombinedOutput()
+	require.NoError(t, err, string(said))
+	for _, f := range []string{"LICENSE", licensesFile} {
+		require.NoError(t, os.Remove(filepath.Join(dir, f)))
+	}
+	return dir
 }
 
 func static(t *testing.T, out string) {
-	dir := t.TempDir()
-	said, err := exec.Command("tar", "-xf", filepath.Join(out, "dayone_"+version+"_linux_"+runtime.GOARCH+".tar.gz"),
-		"-C", dir).CombinedOutput()
-	require.NoError(t, err, string(said))
+	dir := unpacked(t, out)
 	for _, p := range images.Programs() {
 		program := p.Name
 		f, err := elf.Open(filepath.Join(dir, program))
