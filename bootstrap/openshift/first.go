@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/render"
+	"dayone.dev/dayone/registry/places"
 	"dayone.dev/dayone/registry/transfer"
 )
 
@@ -238,9 +238,6 @@ func importBases(ctx context.Context, f flow, r *day1.Registry, images []string)
 	return out, nil
 }
 
-// registryTable finds a registry in a registries.conf, also at its beginning and without the comments.
-var registryTable = regexp.MustCompile(`(?m)^\s*\[\[registry\]\]`)
-
 // hostSources is how programs of the installer's bootstrap node read images: with the cluster's pull secret, at the
 // mirrors of install-config.yaml.
 func hostSources(o Options) (s preflight.Sources, err error) {
@@ -252,8 +249,8 @@ func hostSources(o Options) (s preflight.Sources, err error) {
 		return raw
 	}
 	s.Auth, s.RegistriesConf = read(hostPullSecret), read(hostRegistries)
-	if !registryTable.Match(s.RegistriesConf) {
-		s.RegistriesConf = nil // the OS image's own file, which has defaults for names without a registry
+	if !places.InConfig(s.RegistriesConf) {
+		s.RegistriesConf = nil
 	}
 	return s, err
 }
@@ -297,8 +294,8 @@ func baseName(image string) (repository, tag string) {
 
 // basePlaces are where an image may be read: the mirrors of this host's registries.conf, then its own registry.
 func basePlaces(f flow, image string) (out []transfer.Endpoint, err error) {
-	places, err := mirrors(f.at(hostRegistries), image)
-	for _, place := range places {
+	all, err := places.Of(f.at(hostRegistries), image)
+	for _, place := range all {
 		out = append(out, transfer.Endpoint{Reference: "docker://" + place, CAFile: f.BaseCAFile,
 			AuthFile: f.at(hostPullSecret)})
 	}

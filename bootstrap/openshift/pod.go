@@ -12,16 +12,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containers/image/v5/docker/reference"
-	"github.com/containers/image/v5/pkg/sysregistriesv2"
-	"github.com/containers/image/v5/types"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
-	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
 // controller is how MCO's static pod renders.
@@ -151,36 +147,4 @@ func streamTags(stream string) ([]string, error) {
 		return []string{rhel + "-" + version}, nil
 	}
 	return nil, fmt.Errorf("OS image stream %s: its name in the release is not known", stream)
-}
-
-// mirrors lists where an image may be had by a registries.conf: its mirrors, then its own registry.
-func mirrors(conf, image string) ([]string, error) {
-	if _, err := os.Stat(conf); errors.Is(err, fs.ErrNotExist) {
-		return []string{image}, nil
-	}
-	named, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return nil, fmt.Errorf("read image reference %q: %w", image, err)
-	}
-	sysregistriesv2.InvalidateCache()
-	sys := &types.SystemContext{SystemRegistriesConfPath: conf, SystemRegistriesConfDirPath: conf + ".d"}
-	found, err := sysregistriesv2.FindRegistry(sys, named.Name())
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", conf, err)
-	}
-	if found == nil {
-		return []string{image}, nil
-	}
-	pulls, err := found.PullSourcesFromReference(named)
-	if err != nil {
-		return nil, fmt.Errorf("apply %s to %q: %w", conf, image, err)
-	}
-	if pulls, err = pull.Unblocked(sys, found.Prefix, pulls); err != nil {
-		return nil, fmt.Errorf("find a place that has %q: %w", image, err)
-	}
-	var out []string
-	for _, p := range pulls {
-		out = append(out, p.Reference.String())
-	}
-	return out, nil
 }

@@ -59,7 +59,7 @@ func (o Options) readInput() (*input, error) {
 	return in, nil
 }
 
-// readAccess reads credentials, CAs and mirrors.
+// readAccess reads credentials and CAs.
 func (o Options) readAccess(t *task, target string) error {
 	push, err := o.read(job.DirPush, job.FileAuth)
 	if err != nil {
@@ -72,10 +72,7 @@ func (o Options) readAccess(t *task, target string) error {
 	if t.Auth, err = credentials.ForPush(pull, push, target); err != nil {
 		return err
 	}
-	if t.CA, err = o.optional(job.DirCA, job.FileCA); err != nil {
-		return err
-	}
-	t.Registries, err = o.optional(job.DirContainerfile, job.FileRegistries)
+	t.CA, err = o.optional(job.DirCA, job.FileCA)
 	return err
 }
 

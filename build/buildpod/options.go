@@ -64,8 +64,6 @@ type task struct {
 	// Auth is auth.json for all registries, CA their CAs.
 	Auth []byte `json:"auth"`
 	CA   []byte `json:"ca,omitempty"`
-	// Registries is a registries.conf, empty for none.
-	Registries []byte `json:"registries,omitempty"`
 	// Work is where the worker may write.
 	Work string `json:"work"`
 	// Shifted means that the worker is in a user namespace of its own.

@@ -33,8 +33,6 @@ type Input struct {
 	PullSecret, PushSecret []byte
 	// CA is PEM of CAs that sign the certificates of registries; empty means the builder image's.
 	CA []byte
-	// RegistriesConf is a registries.conf with mirrors for images that the Containerfile names; empty means none.
-	RegistriesConf string
 	// Mounts are Secrets and ConfigMaps that RUN sees as directories: entitlement certificates, package repositories.
 	Mounts []Mount
 	// Options are how the pod runs.
@@ -167,7 +165,7 @@ type input struct {
 	objects    []metav1.Object
 }
 
-// inputs makes what the pod reads. Only the Containerfile, mirrors and CAs are no secrets: a rendered config holds the
+// inputs makes what the pod reads. Only the Containerfile and CAs are no secrets: a rendered config holds the
 // node's pull secret, and addresses of proxies may hold a password.
 func (in Input) inputs(parts [][]byte) ([]input, error) {
 	order, err := json.Marshal(in.order(len(parts)))
@@ -177,11 +175,8 @@ func (in Input) inputs(parts [][]byte) ([]input, error) {
 	if len(order)+len(parts[0]) > maxObject {
 		return nil, fmt.Errorf("the trust bundle and options have %d KiB; make the trust bundle smaller", len(order)>>10)
 	}
-	texts := map[string]string{FileContainerfile: in.Request.Containerfile}
-	if in.RegistriesConf != "" {
-		texts[FileRegistries] = in.RegistriesConf
-	}
-	all := []input{in.config(order, parts), in.configMap("containerfile-", DirContainerfile, texts)}
+	all := []input{in.config(order, parts), in.configMap("containerfile-", DirContainerfile, map[string]string{
+		FileContainerfile: in.Request.Containerfile})}
 	if len(in.CA) > 0 {
 		all = append(all, in.configMap("additionaltrustbundle-", DirCA, map[string]string{FileCA: string(in.CA)}))
 	}

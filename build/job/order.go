@@ -26,8 +26,6 @@ const (
 	// DirContainerfile has FileContainerfile.
 	DirContainerfile  = "containerfile"
 	FileContainerfile = "Containerfile"
-	// FileRegistries is a registries.conf beside the Containerfile; it may be absent.
-	FileRegistries = "registries.conf"
 	// DirPull and DirPush hold FileAuth, credentials in auth.json form.
 	DirPull  = "pull"
 	DirPush  = "push"

@@ -46,7 +46,7 @@ var licenseFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying)([.-].*)?$`)
 
 // readLicenses finds the licenses of all modules that are in programs, by PATH@VERSION, and of Go's library. A module
 // whose license is not known is an error: somebody has to read it.
-func (o options) readLicenses(ctx context.Context, work string) (map[string]license, error) {
+func readLicenses(ctx context.Context, o options, work string) (map[string]license, error) {
 	programs, err := filepath.Glob(filepath.Join(work, "*", "*"))
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (o options) readLicenses(ctx context.Context, work string) (map[string]lice
 			wanted[moduleName(m)] = true
 		}
 	}
-	dirs, err := o.moduleDirs(ctx, slices.Sorted(maps.Keys(wanted)))
+	dirs, err := moduleDirs(ctx, o.source, slices.Sorted(maps.Keys(wanted)))
 	if err != nil {
 		return nil, err
 	}
@@ -87,10 +87,10 @@ func moduleName(m *debug.Module) string {
 }
 
 // moduleDirs are the directories of modules in the cache, and that of Go itself.
-func (o options) moduleDirs(ctx context.Context, names []string) (map[string]string, error) {
+func moduleDirs(ctx context.Context, source string, names []string) (map[string]string, error) {
 	run := func(args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir = o.source
+		cmd.Dir = source
 		out, err := cmd.Output()
 		if err != nil {
 			return nil, fmt.Errorf("run go %s: %w", args[0], err)
@@ -151,7 +151,7 @@ func licenseOf(dir string) (license, error) {
 }
 
 // writeLicenses writes the table of modules and, each once, the texts.
-func (o options) writeLicenses() error {
+func writeLicenses(o options) error {
 	var table, texts bytes.Buffer
 	numbers := map[[sha256.Size]byte]int{}
 	for _, name := range slices.Sorted(maps.Keys(o.licenses)) {

@@ -146,13 +146,13 @@ func (o options) make(ctx context.Context) error {
 		}
 	}
 	native := filepath.Join(work, o.architectures[0])
-	if err := o.checkVulnerabilities(ctx, native); err != nil {
+	if err := checkVulnerabilities(ctx, o, native); err != nil {
 		return err
 	}
-	if o.licenses, err = o.readLicenses(ctx, work); err != nil {
+	if o.licenses, err = readLicenses(ctx, o, work); err != nil {
 		return err
 	}
-	if err := o.writeLicenses(); err != nil {
+	if err := writeLicenses(o); err != nil {
 		return fmt.Errorf("write licenses: %w", err)
 	}
 	if err := o.extras(ctx, native, filepath.Join(work, "extras")); err != nil {

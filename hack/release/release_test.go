@@ -109,11 +109,11 @@ func TestRelease(t *testing.T) {
 	t.Run("programs are static", func(t *testing.T) { static(t, out) })
 	t.Run("vulnerabilities", func(t *testing.T) {
 		o := options{source: "../..", vulnDB: "file://" + vulnerabilities(t, module)}
-		err := o.checkVulnerabilities(t.Context(), unpacked(t, out))
+		err := checkVulnerabilities(t.Context(), o, unpacked(t, out))
 		require.ErrorContains(t, err, "dayone contains GO-2026-0001 in package "+module+" ("+module+"@v")
 		require.ErrorContains(t, err, "): move the module to v9.0.0")
 		o.vulnDB = "file:///nowhere"
-		require.ErrorContains(t, o.checkVulnerabilities(t.Context(), unpacked(t, out)), "VULNDB=off leaves this out")
+		require.ErrorContains(t, checkVulnerabilities(t.Context(), o, unpacked(t, out)), "VULNDB=off leaves this out")
 	})
 	t.Run("images", func(t *testing.T) { imagesAndManifests(t, out) })
 	t.Run("bare roots", func(t *testing.T) { bareRoots(t, out) })

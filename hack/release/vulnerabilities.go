@@ -36,7 +36,7 @@ type finding struct {
 
 // checkVulnerabilities refuses programs that contain a package with a known vulnerability. A vulnerability in another
 // package of a module is none of theirs.
-func (o options) checkVulnerabilities(ctx context.Context, native string) error {
+func checkVulnerabilities(ctx context.Context, o options, native string) error {
 	if o.vulnDB == vulnsOff {
 		fmt.Fprintln(os.Stderr, "release: known vulnerabilities are not looked for")
 		return nil
@@ -47,7 +47,7 @@ func (o options) checkVulnerabilities(ctx context.Context, native string) error 
 	}
 	var errs []error
 	for _, p := range programs {
-		found, err := o.vulnerabilitiesOf(ctx, filepath.Join(native, p.Name()))
+		found, err := vulnerabilitiesOf(ctx, o, filepath.Join(native, p.Name()))
 		if err != nil {
 			return fmt.Errorf("look for vulnerabilities of %s: %w\nVULNDB=URL names another database, file:///DIR a "+
 				"copy, and VULNDB=%s leaves this out", p.Name(), err, vulnsOff)
@@ -59,7 +59,7 @@ func (o options) checkVulnerabilities(ctx context.Context, native string) error 
 	return errors.Join(errs...)
 }
 
-func (o options) vulnerabilitiesOf(ctx context.Context, program string) ([]string, error) {
+func vulnerabilitiesOf(ctx context.Context, o options, program string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "go", "run", govulncheck, "-db", o.vulnDB, "-mode", "binary", "-format", "json",
 		program)
 	cmd.Dir = o.source

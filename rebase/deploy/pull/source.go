@@ -24,6 +24,7 @@ import (
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/registry/places"
 )
 
 // maxConfigSize bounds the image configuration kept in memory; 4 MiB as the registry client's own limit for manifests.
@@ -84,7 +85,7 @@ func candidates(source string, o Options) ([]candidate, error) {
 		if pulls, err = registry.PullSourcesFromReference(named); err != nil {
 			return nil, fmt.Errorf("apply registries.conf to %q: %w", source, err)
 		}
-		if pulls, err = Unblocked(sys, registry.Prefix, pulls); err != nil {
+		if pulls, err = places.Unblocked(sys, registry.Prefix, pulls); err != nil {
 			return nil, err
 		}
 	}
@@ -103,26 +104,6 @@ func candidates(source string, o Options) ([]candidate, error) {
 		all = append(all, candidate{name: pull.Reference.String(), digest: image.Digest, ref: ref, sys: &direct})
 	}
 	return all, nil
-}
-
-// Unblocked leaves out the places that registries.conf blocks, as containers/image does: a blocked registry's mirrors
-// count (NeverContactSource in an ImageDigestMirrorSet). It refuses an image of prefix that no place is left for.
-func Unblocked(sys *types.SystemContext, prefix string, pulls []sysregistriesv2.PullSource) (
-	[]sysregistriesv2.PullSource, error) {
-	var out []sysregistriesv2.PullSource
-	for _, p := range pulls {
-		r, err := sysregistriesv2.FindRegistry(sys, p.Reference.Name())
-		if err != nil {
-			return nil, fmt.Errorf("read registries.conf: %w", err)
-		}
-		if r == nil || !r.Blocked {
-			out = append(out, p)
-		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("registries.conf blocks %q", prefix)
-	}
-	return out, nil
 }
 
 // tryEach asks the candidates for source one after the other until one succeeds.
