@@ -149,10 +149,10 @@ func vulnerabilities(t *testing.T, inPackage string) (dir string) {
 	const id, modified, fixed = "GO-2026-0001", "2026-01-01T00:00:00Z", "9.0.0"
 	dir = t.TempDir()
 	for file, content := range map[string]any{
-		"index/db.json":      object{"modified": modified},
+		"index/db.json": object{"modified": modified},
 		"index/modules.json": list{object{"path": module, "vulns": list{object{"id": id, "modified": modified,
 			"fixed": fixed}}}},
-		"index/vulns.json":   list{object{"id": id, "modified": modified}},
+		"index/vulns.json": list{object{"id": id, "modified": modified}},
 		"ID/" + id + ".json": object{"schema_version": "1.3.1", "id": id, "modified": modified, "published": modified,
 			"affected": list{object{
 				"package": object{"name": module, "ecosystem": "Go"},

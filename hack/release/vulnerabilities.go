@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"dayone.dev/dayone/hack/images"
 )
 
 const (
@@ -41,25 +43,27 @@ func checkVulnerabilities(ctx context.Context, o options, native string) error {
 		fmt.Fprintln(os.Stderr, "release: known vulnerabilities are not looked for")
 		return nil
 	}
-	programs, err := os.ReadDir(native)
-	if err != nil {
-		return fmt.Errorf("look for vulnerabilities: %w", err)
-	}
 	var errs []error
-	for _, p := range programs {
-		found, err := vulnerabilitiesOf(ctx, o, filepath.Join(native, p.Name()))
+	for _, p := range images.Programs() {
+		found, err := vulnerabilitiesOf(ctx, o, p, filepath.Join(native, p.Name))
 		if err != nil {
 			return fmt.Errorf("look for vulnerabilities of %s: %w\nVULNDB=URL names another database, file:///DIR a "+
-				"copy, and VULNDB=%s leaves this out", p.Name(), err, vulnsOff)
+				"copy, and VULNDB=%s leaves this out", p.Name, err, vulnsOff)
 		}
 		for _, v := range found {
-			errs = append(errs, fmt.Errorf("%s contains %s", p.Name(), v))
+			errs = append(errs, fmt.Errorf("%s contains %s", p.Name, v))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func vulnerabilitiesOf(ctx context.Context, o options, program string) ([]string, error) {
+// vulnerabilitiesOf asks about the modules of a program. It is stripped, so that govulncheck takes every package of a
+// module as contained: the sources say which are.
+func vulnerabilitiesOf(ctx context.Context, o options, p images.Program, program string) ([]string, error) {
+	contained, err := containedIn(ctx, o.source, p.Package)
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(ctx, "go", "run", govulncheck, "-db", o.vulnDB, "-mode", "binary", "-format", "json",
 		program)
 	cmd.Dir = o.source
@@ -79,7 +83,7 @@ func vulnerabilitiesOf(ctx context.Context, o options, program string) ([]string
 		} else if err != nil {
 			return nil, fmt.Errorf("read what govulncheck says: %w", err)
 		}
-		if f.Finding == nil || len(f.Finding.Trace) == 0 || f.Finding.Trace[0].Package == "" {
+		if f.Finding == nil || len(f.Finding.Trace) == 0 || !contained[f.Finding.Trace[0].Package] {
 			continue
 		}
 		at, cure := f.Finding.Trace[0], "no version mends it yet"
@@ -89,4 +93,19 @@ func vulnerabilitiesOf(ctx context.Context, o options, program string) ([]string
 		out = append(out, fmt.Sprintf("%s in package %s (%s): %s", f.Finding.OSV, at.Package,
 			strings.TrimSuffix(at.Module+"@"+at.Version, "@"), cure))
 	}
+}
+
+// containedIn are the packages that a program is made of.
+func containedIn(ctx context.Context, source, program string) (map[string]bool, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", program)
+	cmd.Dir = source
+	raw, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages of %s: %w", program, err)
+	}
+	out := map[string]bool{}
+	for line := range strings.Lines(string(raw)) {
+		out[strings.TrimSpace(line)] = true
+	}
+	return out, nil
 }
