@@ -118,45 +118,73 @@ func TestCosign(t *testing.T) {
 	p.must(verify("cosign.pub")...)
 }
 
-// TestSkopeo lets skopeo find signatures, and judge by the policy that nodes have. One that is built without sigstore
-// refuses every image by it.
-func TestSkopeo(t *testing.T) {
-	path, err := exec.LookPath("skopeo")
+// debian is a program of a package of Debian's.
+func debian(t *testing.T, name string) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(name)
 	if err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatal("install the package skopeo: ", err)
+			t.Fatalf("install the package %s: %s", name, err)
 		}
-		t.Skip("skopeo is missing: install the package skopeo")
+		t.Skipf("%s is missing: install the package %[1]s", name)
 	}
-	reg := registrytest.Start(t)
-	p := newProgram(t, path, reg)
-	_, at := push(t, reg, "os/worker")
+	return path
+}
+
+// judges signs an image and lets a program pull it by the policy that nodes have: with our key, and with a stranger's.
+// A program that is built without sigstore refuses every image by it.
+func (p program) judges(reg *registrytest.Registry, at sign.Image, pull func(policy string) (said string, err error)) {
+	t := p.t
+	t.Helper()
 	k, stranger := keys(t)[0], keys(t)[1]
-	access := []string{"--cert-dir", filepath.Join(reg.CertsDir, reg.Addr), "--authfile", reg.PullAuthFile}
+	_, err := k.Sign(t.Context(), at)
+	require.NoError(t, err)
+	dir := filepath.Join(p.dir, ".config/containers/registries.d")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	p.file(".config/containers/registries.d/test.yaml", "docker:\n  "+reg.Addr+":\n    use-sigstore-attachments: true\n")
+	by := func(key sign.PublicKey) (string, error) {
+		return pull(p.file("policy.json", fmt.Sprintf(`{"default":[{"type":"reject"}],"transports":{"docker":{%q:[{`+
+			`"type":"sigstoreSigned","keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`, at.Repository,
+			base64.StdEncoding.EncodeToString(key))))
+	}
+	said, err := by(stranger.Public)
+	require.Error(t, err, said)
+	if strings.Contains(said, "sigstore disabled") {
+		t.Log("this one is built without sigstore")
+		return
+	}
+	said, err = by(k.Public)
+	require.NoError(t, err, said)
+}
+
+// TestSkopeo lets skopeo find signatures and judge by them.
+func TestSkopeo(t *testing.T) {
+	reg := registrytest.Start(t)
+	p := newProgram(t, debian(t, "skopeo"), reg)
+	_, at := push(t, reg, "os/worker")
+	certs := filepath.Join(reg.CertsDir, reg.Addr)
 	repository, digest, _ := strings.Cut(at.Endpoint.Reference, "@")
 	at.Repository = repository // skopeo gets the image by this name
-	_, err = k.Sign(t.Context(), at)
-	require.NoError(t, err)
+	p.judges(reg, at, func(policy string) (string, error) {
+		return p.run("--policy", policy, "copy", "--src-cert-dir", certs, "--src-authfile", reg.PullAuthFile,
+			"docker://"+at.Endpoint.Reference, "dir:"+filepath.Join(t.TempDir(), "d"))
+	})
 	tag := strings.Replace(digest, ":", "-", 1) + ".sig"
+	access := []string{"--cert-dir", certs, "--authfile", reg.PullAuthFile}
 	assert.Contains(t, p.must(append([]string{"list-tags", "docker://" + repository}, access...)...), tag)
 	assert.Contains(t, p.must(append([]string{"inspect", "--raw", "docker://" + repository + ":" + tag}, access...)...),
 		"dev.cosignproject.cosign/signature")
+}
 
-	require.NoError(t, os.Mkdir(filepath.Join(p.dir, "registries.d"), 0o700))
-	p.file("registries.d/test.yaml", "docker:\n  "+reg.Addr+":\n    use-sigstore-attachments: true\n")
-	pull := func(key sign.PublicKey) (string, error) {
-		policy := p.file("policy.json", fmt.Sprintf(`{"default":[{"type":"reject"}],"transports":{"docker":{%q:[{`+
-			`"type":"sigstoreSigned","keyData":%q,"signedIdentity":{"type":"matchRepository"}}]}}}`, repository,
-			base64.StdEncoding.EncodeToString(key)))
-		return p.run("--policy", policy, "--registries.d", filepath.Join(p.dir, "registries.d"), "copy", "--src-cert-dir",
-			access[1], "--src-authfile", access[3], "docker://"+at.Endpoint.Reference, "dir:"+filepath.Join(t.TempDir(), "d"))
-	}
-	said, err := pull(stranger.Public)
-	require.Error(t, err, said)
-	if strings.Contains(said, "sigstore disabled") {
-		t.Log("this skopeo is built without sigstore")
-		return
-	}
-	said, err = pull(k.Public)
-	require.NoError(t, err, said)
+// TestPodman lets podman judge by signatures.
+func TestPodman(t *testing.T) {
+	reg := registrytest.Start(t)
+	p := newProgram(t, debian(t, "podman"), reg)
+	_, at := push(t, reg, "os/worker")
+	at.Repository, _, _ = strings.Cut(at.Endpoint.Reference, "@")
+	p.judges(reg, at, func(policy string) (string, error) {
+		return p.run("--root", filepath.Join(p.dir, "root"), "--runroot", filepath.Join(p.dir, "run"), "--storage-driver",
+			"vfs", "pull", "--signature-policy", policy, "--cert-dir", filepath.Join(reg.CertsDir, reg.Addr), "--authfile",
+			reg.PullAuthFile, at.Endpoint.Reference)
+	})
 }
