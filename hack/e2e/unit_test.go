@@ -59,8 +59,8 @@ func TestPrintedUnitRuns(t *testing.T) {
 	output(start)
 	assert.Equal(t, "success 0 active running", output(show))
 
-	// The start is over: a master boots from what is served.
-	pointer := output("cat /var/lib/dayone/ignition/master.ign")
+	// The start is over: a master boots from the pointer config that the program has printed.
+	pointer := output(`cat "$(journalctl -u dayone.service -o cat | sed -n 's|^master  *\(/[^ ]*\)  *https://.*|\1|p')"`)
 	master, err := lab.NewNode(t.Context(), "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: tiny,
 		Reference: "registry.example.com/ocp/base-os"}})
 	require.NoError(t, err)
