@@ -62,6 +62,9 @@ func ownOSTree(ctx context.Context, tree, sysroot string, args ...string) error 
 		m.bindAll("/dev", "dev")
 		m.mount("tmpfs", "run", "tmpfs", 0, "")
 		m.mount("tmpfs", "tmp", "tmpfs", 0, "")
+		if m.err == nil {
+			m.err = denyFreeze()
+		}
 		if m.err != nil {
 			done <- m.err
 			return

@@ -179,5 +179,13 @@ func (o SysrootOptions) deploy(ctx context.Context, dir, template, image, commit
 }
 
 func ostree(ctx context.Context, args ...string) error {
-	return runQuietly(exec.CommandContext(ctx, "ostree", args...))
+	done := make(chan error, 1)
+	onOwnThread(func() {
+		err := denyFreeze()
+		if err == nil {
+			err = runQuietly(exec.CommandContext(ctx, "ostree", args...))
+		}
+		done <- err
+	})
+	return <-done
 }
