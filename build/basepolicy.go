@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,9 +63,9 @@ func demandsOn(r Request) (out []demand, err error) {
 			out = append(out, demand{"baseImagePolicy", scope, "correct signing.baseImagePolicy", reqs})
 		}
 	}
-	files, onNodes := filesOf(r), []demand(nil)
+	var onNodes []demand
 	for _, p := range nodePolicies() {
-		policy, err := signature.NewPolicyFromBytes(files[p.path])
+		policy, err := signature.NewPolicyFromBytes(machineconfig.FilesAt(r.Config.Spec.Config.Raw, p.path)[p.path])
 		if err != nil {
 			continue // there is none, or the nodes' own matter: it was rendered before
 		}
@@ -82,24 +81,6 @@ func demandsOn(r Request) (out []demand, err error) {
 
 // baseName is the base image's own name.
 func baseName(r Request) string { return cmp.Or(r.BaseName, r.Base.Reference) }
-
-// filesOf are the rendered config's files that nodePolicies names.
-func filesOf(r Request) map[string][]byte {
-	out := map[string][]byte{}
-	config, err := machineconfig.ParseRendered(r.Config.Spec.Config.Raw)
-	if err != nil {
-		return out // the build says so
-	}
-	for _, f := range config.Storage.Files {
-		at := path.Clean(f.Path)
-		if slices.ContainsFunc(nodePolicies(), func(p nodePolicy) bool { return p.path == at }) {
-			if raw, err := machineconfig.Contents(f.Contents); err == nil {
-				out[at] = raw
-			}
-		}
-	}
-	return out
-}
 
 // signedByKeys are the requirements about sigstore's signatures that can be judged without other files. An image must
 // satisfy each requirement, so that one beside them, such as to take anything, undoes none.

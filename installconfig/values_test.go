@@ -67,7 +67,7 @@ func TestParseJudgesValues(t *testing.T) {
 			[]string{"os-image-stream controlPlane.osImageStream"}},
 		{"a value of the installer's", below("publish: Internal"), nil},
 		{"no value of the installer's", below("publish: external"), []string{"value publish"}},
-		{"a key of nobody", below("sshkey: a"), []string{"unknown-key sshkey"}},
+		{"an unknown key", below("sshkey: a"), []string{"unknown-key sshkey"}},
 		{"a platform", below("platform: {none: {}}"), nil},
 		{"no platform", below("platform: {}"), []string{"platform platform"}},
 		{"two platforms", below("platform: {none: {}, aws: {}}"), []string{"platform platform"}},
@@ -78,7 +78,7 @@ func TestParseJudgesValues(t *testing.T) {
 			[]string{"feature-gates featureGates[1]"}},
 		{"mirrors", below(sources + "sourcePolicy: NeverContactSource, mirrors: [m.example.com/a, 127.0.0.1:5000/a]}, " +
 			"{source: quay.io/b, sourcePolicy: AllowContactingSource}]"), nil},
-		{"mirrors of nobody", below(sources + "mirrors: [0.0.0.0/a, 224.0.0.1/a, 169.254.1.1:5000/a, " +
+		{"unusable mirrors", below(sources + "mirrors: [0.0.0.0/a, 224.0.0.1/a, 169.254.1.1:5000/a, " +
 			"255.255.255.255/a]}]"), []string{"unreachable imageDigestSources[0].mirrors[0]",
 			"unreachable imageDigestSources[0].mirrors[1]", "unreachable imageDigestSources[0].mirrors[2]",
 			"unreachable imageDigestSources[0].mirrors[3]"}},

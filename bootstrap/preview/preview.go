@@ -153,7 +153,7 @@ const (
 	bootsOfImage = 2
 )
 
-// firstReboot foresees the reboot of a node's first boot. Which image its disk has nobody knows here; the disk's own
+// firstReboot foresees the reboot of a node's first boot. The plan does not know the disk's image; the disk's own
 // deployment has the config's kernel arguments in rare cases only.
 func firstReboot(byMCO bool, config *mcfgv1.MachineConfig) string {
 	switch {

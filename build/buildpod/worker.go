@@ -74,7 +74,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine, ver
 	if err != nil {
 		return noScratch(err)
 	}
-	if r, err = mirrored(ctx, r, filepath.Join(stateDir(t.Work), "access/registries.conf"), log); err != nil {
+	if r, err = mirrored(ctx, r, log); err != nil {
 		return failed(began, &build.Failure{Class: build.ClassUser, Step: "request", Message: err.Error(),
 			Next: "correct the mirrors of the cluster (kubectl get imagedigestmirrorsets,imagetagmirrorsets)"}), nil
 	}
@@ -122,6 +122,7 @@ func (t task) prepare(dir string) (build.Request, error) {
 	}{
 		{"auth.json", t.Auth, &r.Registry.AuthFile},
 		{"ca.crt", t.CA, &r.Registry.CAFile},
+		{"registries.conf", registriesOf(r.Config), &r.Options.RegistriesConf},
 	}
 	for _, f := range files {
 		if len(f.content) == 0 {

@@ -80,7 +80,7 @@ func TestCosign(t *testing.T) {
 		return []string{"verify", "--key", key, "--insecure-ignore-tlog", "--new-bundle-format=false", reference}
 	}
 	said, err := p.run(verify(ours)...)
-	require.Error(t, err, "nobody has signed it")
+	require.Error(t, err, "it has no signature yet")
 	assert.Contains(t, said, "no signatures found")
 	_, err = k.Sign(t.Context(), at)
 	require.NoError(t, err)

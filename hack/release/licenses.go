@@ -58,7 +58,8 @@ func readLicenses(ctx context.Context, o options, work string) (map[string]licen
 			return nil, fmt.Errorf("read what is in %s: %w", program, err)
 		}
 		for _, m := range info.Deps {
-			wanted[moduleName(m)] = true
+			m = compiled(m)
+			wanted[m.Path+"@"+m.Version] = true
 		}
 	}
 	dirs, err := moduleDirs(ctx, o.source, slices.Sorted(maps.Keys(wanted)))
@@ -78,12 +79,12 @@ func readLicenses(ctx context.Context, o options, work string) (map[string]licen
 	return out, errors.Join(errs...)
 }
 
-// moduleName is PATH@VERSION of what was compiled.
-func moduleName(m *debug.Module) string {
+// compiled is the module that a program really has.
+func compiled(m *debug.Module) *debug.Module {
 	if m.Replace != nil {
-		m = m.Replace
+		return m.Replace
 	}
-	return m.Path + "@" + m.Version
+	return m
 }
 
 // moduleDirs are the directories of modules in the cache, and that of Go itself.

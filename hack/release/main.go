@@ -233,13 +233,11 @@ func (o options) billOfMaterials(program string) ([]byte, error) {
 	b.Metadata = &cdx.Metadata{Timestamp: o.made.Format("2006-01-02T15:04:05Z"), Component: &cdx.Component{
 		Type: cdx.ComponentTypeApplication, Name: filepath.Base(program), Version: o.version,
 		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}}}
-	components := []cdx.Component{{Type: cdx.ComponentTypeLibrary, Name: "std",
+	components := []cdx.Component{{Type: cdx.ComponentTypeLibrary, Name: goLibrary,
 		Version: strings.TrimPrefix(info.GoVersion, "go"), PackageURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion,
 			"go"), Licenses: o.licensesOf(goLibrary)}}
 	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
-		}
+		m = compiled(m)
 		components = append(components, cdx.Component{Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version,
 			PackageURL: "pkg:golang/" + m.Path + "@" + m.Version, Licenses: o.licensesOf(m.Path + "@" + m.Version)})
 	}
@@ -275,7 +273,8 @@ func (o options) krew() error {
 			"selector": object{"matchLabels": object{"os": "linux", "arch": arch}},
 			"uri":      "https://dayone.dev/releases/" + o.version + "/" + name,
 			"sha256":   sum, "bin": "dayone",
-			"files": []object{{"from": "dayone", "to": "."}, {"from": "LICENSE", "to": "."}},
+			"files": []object{{"from": "dayone", "to": "."}, {"from": "LICENSE", "to": "."},
+				{"from": licensesFile, "to": "."}},
 		})
 	}
 	raw, err := yaml.Marshal(object{

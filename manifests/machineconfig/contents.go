@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strings"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
@@ -50,6 +52,24 @@ func Contents(r ign35.Resource) ([]byte, error) {
 		return nil, fmt.Errorf("unpack contents: more than %d bytes", maxContents)
 	}
 	return plain, nil
+}
+
+// FilesAt are the contents of a rendered config's files at those paths. What is not there, or cannot be read, is left
+// out: whoever uses the whole config says so.
+func FilesAt(raw []byte, paths ...string) map[string][]byte {
+	out := map[string][]byte{}
+	config, err := ParseRendered(raw)
+	if err != nil {
+		return out
+	}
+	for _, f := range config.Storage.Files {
+		if at := path.Clean(f.Path); slices.Contains(paths, at) {
+			if content, err := Contents(f.Contents); err == nil {
+				out[at] = content
+			}
+		}
+	}
+	return out
 }
 
 // Inline is a resource that holds data in base64, as MCO's generated files have it.

@@ -12,7 +12,8 @@ import (
 
 // Paths of the files (MCO, pkg/controller/container-runtime-config).
 const (
-	registriesPath = "/etc/containers/registries.conf"
+	// RegistriesPath has mirrors and what is blocked.
+	RegistriesPath = "/etc/containers/registries.conf"
 	searchPath     = "/etc/containers/registries.conf.d/01-image-searchRegistries.conf"
 	// PolicyPath says whose images nodes take.
 	PolicyPath = "/etc/containers/policy.json"
@@ -39,7 +40,7 @@ func Files(set *manifests.Set, own []byte) ([]File, []report.Finding, error) {
 	for _, f := range []struct {
 		path string
 		make func(*collected) ([]byte, error)
-	}{{registriesPath, registriesFile}, {PolicyPath, base.file}, {AttachmentsPath, attachmentsFile},
+	}{{RegistriesPath, registriesFile}, {PolicyPath, base.file}, {AttachmentsPath, attachmentsFile},
 		{searchPath, searchFile}} {
 		data, err := f.make(c)
 		if err != nil {

@@ -115,7 +115,7 @@ func conf(t *testing.T, text string) map[string]registry {
 	files, findings, err := Files(objects(t, text), nil)
 	require.NoError(t, err)
 	require.Empty(t, findings)
-	require.Equal(t, registriesPath, files[0].Path)
+	require.Equal(t, RegistriesPath, files[0].Path)
 	var c registriesConf
 	_, err = toml.Decode(string(files[0].Data), &c)
 	require.NoError(t, err)
