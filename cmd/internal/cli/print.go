@@ -136,7 +136,7 @@ func WriteTable(w io.Writer, rows func(io.Writer)) error {
 		return err
 	}
 	text := aligned.String()
-	if width := terminalWidth(w); width > 0 {
+	if width, _ := terminalSize(w); width > 0 {
 		text = fitRows(text, raw.String(), width)
 	}
 	_, err := io.WriteString(w, text)
