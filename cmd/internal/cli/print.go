@@ -79,6 +79,7 @@ func write(w io.Writer, form, kind string, data any) error {
 	if err := json.Indent(&out, raw, "", "  "); err != nil {
 		return fmt.Errorf("print %s as JSON: %w", kind, err)
 	}
+	out.WriteByte('\n')
 	_, err = out.WriteTo(w)
 	return err
 }
