@@ -12,11 +12,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -33,6 +34,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	memory := flags.Uint64("memory", 4, "GiB of address space of one test run; a mutant that wants more "+
 		"counts as noticed")
 	full := flags.Bool("full", false, "run the package's long tests too (go test without -short)")
+	skip := flags.String("skip", "", "leave out tests whose names match this regular expression, as go test -skip does")
 	most := flags.Int("most", 100, "end with status 1 when more than this percentage survives")
 	format := flags.String("o", "text", "what to print: text or json")
 	if err := flags.Parse(args); err != nil {
@@ -57,12 +59,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	fmt.Fprintf(progress, "mutate: %s has %d places; trying %s with -seed %d\n", pkg.ImportPath, len(all),
 		amount(*count, len(all)), *seed)
-	t := tester{short: !*full, limit: *limit, memory: *memory << 30}
+	t := tester{short: !*full, skip: *skip, limit: *limit, memory: *memory << 30}
 	r, err := t.try(ctx, pkg, packages[1:], choose(all, *count, *seed), progress)
 	if err != nil {
 		return err
 	}
-	r.Seed = *seed
+	r.Seed, r.Tests = *seed, t.tests(packages)
 	if err := r.print(out, *format); err != nil {
 		return err
 	}
@@ -83,6 +85,8 @@ func amount(count, all int) string {
 type report struct {
 	Package string `json:"package"`
 	Seed    int64  `json:"seed"`
+	// Tests says whose tests ran, and which of them.
+	Tests string `json:"tests"`
 	// Tried counts the mutants that compile.
 	Tried int `json:"tried"`
 	// Unreached counts the survivors that no test of the package even executes.
@@ -114,7 +118,7 @@ func (r report) print(out io.Writer, format string) error {
 		}
 		fmt.Fprintf(out, "%s: %s%s\n", s.Place, s.Change, note)
 	}
-	_, err := fmt.Fprintf(out, "%s: %d of %d mutants survive (%d %%), %d of them on lines that no test runs; -seed %d\n",
-		r.Package, len(r.Survivors), r.Tried, r.percent(), r.Unreached, r.Seed)
+	_, err := fmt.Fprintf(out, "%s: %d of %d mutants survive (%d %%) %s, %d of them on lines that no test runs; -seed %d\n",
+		r.Package, len(r.Survivors), r.Tried, r.percent(), r.Tests, r.Unreached, r.Seed)
 	return err
 }

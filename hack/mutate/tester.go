@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,10 +30,43 @@ type goPackage struct {
 // tester runs the tests that shall notice the changes of one package.
 type tester struct {
 	short bool
+	// skip is a regular expression of the names of tests that are left out.
+	skip string
 	// limit bounds one run; 0 gives each as much as the run without a change needs, several times over.
 	limit time.Duration
 	// memory bounds the address space of one run in bytes: a change may make a loop endless.
 	memory uint64
+}
+
+// tests says in words which tests run.
+func (t tester) tests(packages []goPackage) string {
+	which := "the short tests"
+	if !t.short {
+		which = "all tests"
+	}
+	if t.skip != "" {
+		which += " but " + t.skip
+	}
+	names := make([]string, len(packages))
+	for i, p := range packages {
+		names[i] = p.ImportPath
+	}
+	return which + " of " + strings.Join(names, " and ")
+}
+
+// finish runs a command to its end and gives what it prints. When its context ends, and when this program is killed, the command
+// and its children end, too.
+func finish(cmd *exec.Cmd) ([]byte, error) {
+	runtime.LockOSThread() // the kernel's death signal is bound to the thread that started the child
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually nothing is left
+	}
+	return out, err
 }
 
 // load finds the package that a pattern of the go command names.
@@ -130,7 +164,7 @@ func (p goPackage) compile(ctx context.Context, dir string, tests []goPackage, m
 		}
 		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags="+p.ImportPath+"=-e", "-overlay", overlay,
 			"-o", programOf(dir, tests[i]), tests[i].ImportPath)
-		out, err := cmd.CombinedOutput()
+		out, err := finish(cmd)
 		if err == nil {
 			i++
 			continue
@@ -200,6 +234,9 @@ func (t tester) unchanged(ctx context.Context, p goPackage, dir string) (suite, 
 	s := suite{dir: p.Dir, program: programOf(dir, p), ids: map[int]bool{}, limit: longest}
 	started := time.Now()
 	out, err := t.run(ctx, s, reachedEnv+"="+file)
+	if ctx.Err() != nil {
+		return s, ctx.Err()
+	}
 	if err != nil {
 		return s, fmt.Errorf("the tests of %s fail without any change: %w\n%s", p.ImportPath, err, out)
 	}
@@ -239,15 +276,11 @@ func (t tester) run(ctx context.Context, s suite, env string) ([]byte, error) {
 	if t.short {
 		args = append(args, "-test.short")
 	}
+	if t.skip != "" {
+		args = append(args, "-test.skip", t.skip)
+	}
 	cmd := exec.CommandContext(ctx, "prlimit", args...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), env, "TMPDIR="+temporary)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually nothing is left
-	}
-	return out, err
+	return finish(cmd)
 }
