@@ -28,6 +28,7 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests"
@@ -182,9 +183,7 @@ func (l *nodeLab) serve() func(pool string) []byte {
 	agent := filepath.Join(l.dir, "dayone-daemon")
 	require.NoError(l, program.Build(l.Context(), "", program.Options{Package: "dayone.dev/dayone/cmd/dayone-daemon"},
 		agent))
-	log, err := os.Create(filepath.Join(l.dir, "log"))
-	require.NoError(l, err)
-	l.Cleanup(func() { _ = log.Close() })
+	log := filepath.Join(l.dir, "log")
 	hosts := l.file("hosts", fmt.Appendf(nil, "127.0.0.1 localhost\n%s registry.images.svc\n", bootstrap))
 	cmd := l.lab.Network.Command(context.WithoutCancel(l.Context()), "unshare", "-m", "sh", "-c",
 		`mount --bind "$0" /etc/hosts && exec "$@"`, hosts,
@@ -193,14 +192,14 @@ func (l *nodeLab) serve() func(pool string) []byte {
 		"--pull-secret", l.file("pull.json", pullSecret), "--registry-ca",
 		l.file("ca.pem", append(l.direct.Authority.PEM, l.inner.Authority.PEM...)),
 		"--metrics-address", "0", "--probe-address", "0")
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(l, cmd.Start())
+	programs := process.NewGroup() // it ends with this one, also when that is killed
+	p, err := programs.Start(process.Spec{Path: cmd.Path, Args: cmd.Args[1:], Env: []string{asProgram + "=1"}, Log: log})
+	require.NoError(l, err)
 	l.Cleanup(func() {
-		require.NoError(l, cmd.Process.Signal(os.Interrupt))
-		err := cmd.Wait()
-		text, _ := os.ReadFile(log.Name())
-		require.NoError(l, err, string(text))
+		require.NoError(l, p.Stop(context.Background()))
+		text, _ := os.ReadFile(log)
+		assert.ErrorContains(l, p.Ended(), "status 0", string(text))
+		require.NoError(l, programs.Close())
 		if l.Failed() {
 			l.Log(string(text))
 		}

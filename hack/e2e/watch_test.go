@@ -19,6 +19,7 @@ import (
 	"dayone.dev/dayone/bootstrap/gather/bundle"
 	"dayone.dev/dayone/hack/browser"
 	"dayone.dev/dayone/hack/e2e"
+	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets"
 )
@@ -105,18 +106,15 @@ func prepareReceiver(t *testing.T, cmd *exec.Cmd, kept, installDir string) {
 	}
 }
 
-// onNetwork runs the program on the bootstrap host's network until stop.
+// onNetwork runs the program on the bootstrap host's network until stop, or until this one ends.
 func onNetwork(t *testing.T, r *e2e.Run, args ...string) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := r.Lab.Network.Command(ctx, append([]string{filepath.Join(r.Bin, "dayone")}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	require.NoError(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
-	stop = func() { cancel(); <-ended }
-	t.Cleanup(stop)
-	return stop
+	cmd := r.Lab.Network.Command(t.Context(), append([]string{filepath.Join(r.Bin, "dayone")}, args...)...)
+	programs := process.NewGroup()
+	t.Cleanup(func() { require.NoError(t, programs.Close()) })
+	p, err := programs.Start(process.Spec{Path: cmd.Path, Args: cmd.Args[1:], Log: filepath.Join(t.TempDir(), "log")})
+	require.NoError(t, err)
+	return func() { require.NoError(t, p.Stop(t.Context())) }
 }
 
 // watch opens the status page in a browser on that network, as soon as there is one.

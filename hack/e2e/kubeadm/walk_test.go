@@ -18,7 +18,6 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
-	"dayone.dev/dayone/hack/codeblocks"
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/hack/program"
@@ -43,10 +42,16 @@ func TestMain(m *testing.M) {
 
 const page = "../../../docs/users/kubeadm.md"
 
-func blocks(t *testing.T) []codeblocks.Block {
-	t.Helper()
-	out, err := codeblocks.Of(page)
+// block is a code block of the page, with what stands behind its language.
+type block struct{ language, where, text string }
+
+func blocks(t *testing.T) (out []block) {
+	raw, err := os.ReadFile(page)
 	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)(?: ([\\w.-]+))?\n(.*?)^```$").FindAllStringSubmatch(string(raw),
+		-1) {
+		out = append(out, block{m[1], m[2], m[3]})
+	}
 	return out
 }
 
@@ -70,18 +75,18 @@ dayone() {
 	ran := map[string]int{}
 	for _, b := range blocks(t) {
 		switch {
-		case b.Where == "kubeadm.yaml":
-			out += "cat >kubeadm.yaml <<'EOF'\n" + b.Text + "EOF\n"
-		case b.Where == "first-master":
-			out += b.Text
-		case b.Where == "other-master":
-			require.Equal(t, "sh join-master\n", b.Text)
+		case b.where == "kubeadm.yaml":
+			out += "cat >kubeadm.yaml <<'EOF'\n" + b.text + "EOF\n"
+		case b.where == "first-master":
+			out += b.text
+		case b.where == "other-master":
+			require.Equal(t, "sh join-master\n", b.text)
 			out += otherMaster
-		case b.Where == "bootstrap-host", b.Language == "dockerfile":
+		case b.where == "bootstrap-host", b.language == "dockerfile":
 		default:
 			require.Fail(t, "a block of the page says not where it runs", "%+v", b)
 		}
-		ran[b.Where]++
+		ran[b.where]++
 	}
 	assert.Equal(t, map[string]int{"": 1, "kubeadm.yaml": 1, "first-master": 5, "other-master": 1, "bootstrap-host": 2},
 		ran)
@@ -93,10 +98,10 @@ cp -r /etc/kubernetes/manifests manifests
 // kernelSettings writes the sysctl files of the page's Containerfile where systemd-sysctl would.
 func kernelSettings(t *testing.T) (out string) {
 	for _, b := range blocks(t) {
-		if b.Language != "dockerfile" {
+		if b.language != "dockerfile" {
 			continue
 		}
-		for _, m := range regexp.MustCompile(`(?m)^RUN echo '(\S+) = (\S+)' >/usr/lib/sysctl\.d/`).FindAllStringSubmatch(b.Text,
+		for _, m := range regexp.MustCompile(`(?m)^RUN echo '(\S+) = (\S+)' >/usr/lib/sysctl\.d/`).FindAllStringSubmatch(b.text,
 			-1) {
 			out += fmt.Sprintf("echo %s >/proc/sys/%s\n", m[2], strings.ReplaceAll(m[1], ".", "/"))
 		}

@@ -160,7 +160,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 			w.status("gate") == journal.StatusDone
 	})
 	seen := early.refused()
-	spool := w.spool(ctx)
+	spool := w.spool()
 	w.eventually("the node has sent its first bundle", func() bool { _, err := os.Stat(w.sent()); return err == nil })
 
 	// The power goes away in the middle of the work; the gate is shut again before anything else.
@@ -175,7 +175,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 		w.sentBeforeItWent()
 		require.NoError(t, w.node.Start(t.Context()))
 	}
-	spool.cancel()
+	spool.end()
 	w.eventually("the gate opens", func() bool { return w.status("gate") == journal.StatusDone })
 	early.gets(t)
 	assert.True(t, strings.Contains(early.got, url.QueryEscape(w.finalRepository("master")+"@sha256:")),

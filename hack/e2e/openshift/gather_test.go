@@ -50,23 +50,21 @@ const statusPort = 9501
 
 // spool is dayone gather --every on the admin's machine.
 type spool struct {
-	w      *world
-	dir    string
-	cancel context.CancelFunc
-	ended  chan error
+	w   *world
+	dir string
+	// end stops it, if it still runs.
+	end func()
 }
 
-func (w *world) spool(ctx context.Context) *spool {
+func (w *world) spool() *spool {
 	self, err := os.Executable()
 	require.NoError(w.t, err)
-	ctx, cancel := context.WithCancel(ctx)
-	s := &spool{w: w, dir: w.t.TempDir(), cancel: cancel, ended: make(chan error, 1)}
-	cmd := exec.CommandContext(ctx, w.bin, "gather", "--host", "core@bootstrap", "--ssh", self, "--remote-command",
+	s := &spool{w: w, dir: w.t.TempDir()}
+	cmd := exec.CommandContext(w.t.Context(), w.bin, "gather", "--host", "core@bootstrap", "--ssh", self, "--remote-command",
 		"dayone gather --stdout", "--every", "1s", "--out", s.dir)
-	cmd.Env = append(os.Environ(), sshEnv+"="+w.lab.ID)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	require.NoError(w.t, cmd.Start())
-	go func() { s.ended <- cmd.Wait() }()
+	cmd.Env = []string{sshEnv + "=" + w.lab.ID}
+	p := w.keeps(cmd)
+	s.end = func() { require.NoError(w.t, p.Stop(w.t.Context())) }
 	w.eventually("the first bundle", func() bool {
 		_, err := os.Stat(s.file())
 		return err == nil
@@ -83,8 +81,7 @@ func (s *spool) vanished() {
 		_, err := os.Stat(s.file() + ".lost.json")
 		return err == nil
 	})
-	s.cancel()
-	<-s.ended
+	s.end()
 	out, err := exec.Command(s.w.bin, "analyze", s.file()).CombinedOutput()
 	require.Error(t, err, "the exit code tells: %s", out)
 	first, _, _ := strings.Cut(string(out), "\n")
@@ -101,14 +98,8 @@ const spoolPort = 9601
 func (w *world) receive(dir string) string {
 	t := w.t
 	w.kept = t.TempDir()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := w.lab.Network.Command(ctx, w.bin, "gather", "--receive", fmt.Sprintf("%s:%d", w.host, spoolPort), "--out",
-		w.kept)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	require.NoError(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	w.keeps(w.lab.Network.Command(t.Context(), w.bin, "gather", "--receive", fmt.Sprintf("%s:%d", w.host, spoolPort), "--out",
+		w.kept))
 	for _, name := range []string{"ca.crt", "spool.token"} {
 		var raw []byte
 		require.Eventually(t, func() bool {

@@ -133,16 +133,11 @@ func (w *world) mastersHaveAddresses() (program, etc string) {
 // startMaster starts a master's registry as its unit does, with nothing in it.
 func (w *world) startMaster(i int, program, etc string) {
 	t, dir := w.t, filepath.Join(w.t.TempDir(), "master")
-	cmd := w.lab.Network.Command(t.Context(), program, "--listen="+w.masterAddress(i)+":"+ownPort,
+	// it is killed in the end: it keeps what it has answered
+	w.keeps(w.lab.Network.Command(t.Context(), program, "--listen="+w.masterAddress(i)+":"+ownPort,
 		"--host="+strings.TrimSuffix(ownRegistry, ":"+ownPort), "--config="+etc, "--root="+filepath.Join(dir, "registry"),
 		"--state="+filepath.Join(dir, "replica"), "--peers="+filepath.Join(dir, "peers.json"),
-		"--node="+fmt.Sprintf("master-%d", i), "--min-free=0")
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it keeps what it has answered
-		_ = cmd.Wait()
-	})
+		"--node="+fmt.Sprintf("master-%d", i), "--min-free=0"))
 }
 
 // mastersHold pulls the masters' image from each master's registry, as a node with the cluster's pull secret does; the

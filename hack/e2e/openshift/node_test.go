@@ -28,6 +28,7 @@ import (
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e/mcostandin"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/installconfig"
@@ -57,7 +58,9 @@ type world struct {
 	node *testnode.Node
 	// host is the address beside the node; bin has the program; served is what the file server gives.
 	host, bin, served string
-	base, baseCA      string
+	// programs end with the test program, also when it is killed.
+	programs     *process.Group
+	base, baseCA string
 	// mco is the image of MCO's stand-in in the release's registry.
 	mco        string
 	pullSecret []byte
@@ -138,7 +141,8 @@ func newWorldOn(t *testing.T, system baseimage.Kind) *world {
 		t.Skip("needs root: it boots a node in namespaces")
 	}
 	w := &world{t: t, downloads: newTap(), built: make(chan struct{}), bin: filepath.Join(t.TempDir(), "dayone"),
-		served: t.TempDir()}
+		served: t.TempDir(), programs: process.NewGroup()}
+	t.Cleanup(func() { require.NoError(t, w.programs.Close()) })
 	require.NoError(t, program.Build(t.Context(), "", program.Options{Package: "dayone.dev/dayone/cmd/dayone", Cgo: true},
 		w.bin))
 	debian, err := baseimage.Ensure(t.Context(), baseimage.Debian, "")
@@ -154,6 +158,21 @@ func newWorldOn(t *testing.T, system baseimage.Kind) *world {
 	w.kubernetes()
 	w.useFinal()
 	return w
+}
+
+// keeps runs a program until the test ends; a test that fails shows what it printed.
+func (w *world) keeps(cmd *exec.Cmd) *process.Process {
+	log := filepath.Join(w.t.TempDir(), "log")
+	p, err := w.programs.Start(process.Spec{Path: cmd.Path, Args: cmd.Args[1:], Env: cmd.Env, Log: log})
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() {
+		require.NoError(w.t, p.Kill())
+		if w.t.Failed() {
+			text, _ := os.ReadFile(log)
+			w.t.Logf("%v:\n%s", cmd.Args, text)
+		}
+	})
+	return p
 }
 
 // listen gives a listener on the host beside the node.
