@@ -17,6 +17,8 @@ func TestOneReading(t *testing.T) {
 	s := open(t, t.TempDir(), storage.Options{})
 	a, b := push(t, s, "a/b", []byte("layer A")), push(t, s, "a/b", []byte("layer B"))
 	config := `{"digest":"` + push(t, s, "a/b", []byte("{}")).String() + `","size":2}`
+	_, err := storage.ParseContent([]byte(`{"config":` + strings.Replace(config, "}", `,"Data":""}`, 1) + `}`))
+	require.ErrorContains(t, err, `config: the key "Data" is not "data"`)
 	layerA, layerB := `{"digest":"`+a.String()+`","size":7}`, `{"digest":"`+b.String()+`","size":7}`
 	absent := `{"digest":"` + digest.FromString("absent").String() + `","size":6}`
 	for _, tc := range []struct{ name, fields, rule string }{
@@ -35,6 +37,13 @@ func TestOneReading(t *testing.T) {
 			`layers: the key "Digest" is not "digest"`},
 		{"platform's key in another case", `"layers":[` + strings.Replace(layerA, "}", `,"platform":{"OS":"x"}}`, 1) + `]`,
 			`layers: platform: the key "OS" is not "os"`},
+		{"layer of negative size", `"layers":[` + strings.Replace(layerA, `"size":7`, `"size":-7`, 1) + `]`,
+			"layers[0]: size is negative"},
+		{"subject's key in another case", `"layers":[],"subject":` + strings.Replace(layerA, "}", `,"Size":7}`, 1),
+			`subject: the key "Size" is not "size"`},
+		{"image's key in another case", `"layers":[],"manifests":[` + strings.Replace(layerA, "}", `,"URLs":[]}`, 1) + `]`,
+			`manifests: the key "URLs" is not "urls"`},
+		{"unknown object with a manifest's keys", `"layers":[],"x":{"config":{"Digest":1},"platform":{"OS":1}}`, ""},
 		{"invalid UTF-8", `"layers":[],"annotations":{"k":"` + "\xff" + `"}`, "not valid UTF-8"},
 		{"size of a layer", `"layers":[` + strings.Replace(layerA, `"size":7`, `"size":8`, 1) + `]`, "is 7, the manifest says 8"},
 		{"a digest that is none", `"layers":[{"digest":"sha256:00","size":7}]`, "sha256:00"},

@@ -1,10 +1,16 @@
 package storage
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -63,4 +69,55 @@ func TestReservedBytesCountForLow(t *testing.T) {
 	require.NoError(t, err)
 	s.driver.budget.unwritten.Store(free - 1)
 	assert.True(t, s.Low())
+}
+
+// A file that cannot be begun is an error that names it.
+func TestPlaceWithoutADirectory(t *testing.T) {
+	err := place(filepath.Join(t.TempDir(), "none", "link"), []byte("x"))
+	require.ErrorIs(t, err, ErrNotFound)
+	assert.ErrorContains(t, err, "write link")
+}
+
+// Accounts that push no more take no memory.
+func TestCountsEndWithTheirUploads(t *testing.T) {
+	var u unfinished
+	for range 2 {
+		require.NoError(t, u.begin("u", 2))
+	}
+	u.drop("u")
+	assert.Equal(t, map[string]int{"u": 1}, u.count)
+	u.drop("u")
+	assert.Empty(t, u.count)
+}
+
+// What distribution warns of is for who looks for it.
+func TestLogOfDistribution(t *testing.T) {
+	log, said := test.NewNullLogger()
+	log.SetLevel(logrus.DebugLevel)
+	forDistribution(log.WithField("root", "r")).Warn("it is odd")
+	require.Len(t, said.AllEntries(), 1)
+	assert.Equal(t, logrus.DebugLevel, said.LastEntry().Level)
+	assert.Equal(t, logrus.Fields{"root": "r", "source": "distribution", "detail": "it is odd"}, said.LastEntry().Data)
+	forDistribution(nil).Warn("nobody wants to know")
+}
+
+// A root that is only read keeps a blob that has rotted where it is and serves it no more, although it was read well and
+// its file's times are as they were.
+func TestRottenBlobOfARootThatIsRead(t *testing.T) {
+	root := t.TempDir()
+	s, err := Open(root, Options{})
+	require.NoError(t, err)
+	d := digest.FromString("good bytes")
+	require.NoError(t, s.driver.PutContent(t.Context(), blobData(d), []byte("good bytes")))
+	s, err = Open(root, Options{ReadOnly: true})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.driver.full(blobData(d)), []byte("evil bytes"), 0o600))
+	s.driver.blobs.trust(d)
+	_, err = s.driver.blobs.stat(d)
+	require.NoError(t, err, "as if the disk had rotted since")
+	_, err = s.driver.blobs.rehash(d, func(r io.Reader) io.Reader { return r })
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = s.driver.blobs.stat(d)
+	require.ErrorIs(t, err, ErrCorrupt)
+	assert.FileExists(t, s.driver.full(blobData(d)))
 }

@@ -139,16 +139,26 @@ func TestDeleteManifestOfTwoDigests(t *testing.T) {
 	cosigned := manifest(t, s, "a/b", `,"annotations":{"cosign":"x"}`,
 		storage.Put{Tags: []string{"sha256-" + short.Encoded() + ".sig"}})
 
-	require.NoError(t, r.DeleteManifest(t.Context(), long))
+	second := manifest(t, s, "a/b", `,"annotations":{"c":"d"}`, storage.Put{Digest: digest.SHA512.FromString("")})
+
+	require.NoError(t, r.DeleteManifest(t.Context(), short))
 	for _, d := range []digest.Digest{long, short, signed, cosigned} {
 		_, err := r.Manifest(d)
 		require.ErrorIs(t, err, storage.ErrNotFound, d)
 	}
-	_, err = r.Manifest(other)
-	require.NoError(t, err)
+	for _, d := range []digest.Digest{other, second} {
+		_, err = r.Manifest(d)
+		require.NoError(t, err, d)
+	}
 	tags, err := r.Tags(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"other"}, tags)
+
+	m, err = r.Manifest(second)
+	require.NoError(t, err)
+	require.NoError(t, r.DeleteManifest(t.Context(), second))
+	_, err = r.Manifest(digest.FromBytes(m.Body))
+	require.ErrorIs(t, err, storage.ErrNotFound, "by its other digest, too")
 }
 
 func TestCachedManifests(t *testing.T) {

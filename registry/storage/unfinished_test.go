@@ -63,6 +63,19 @@ func TestUploadOwner(t *testing.T) {
 	}
 }
 
+// What was being fetched from an upstream is fetched anew after a restart: nobody continues it.
+func TestFetchAfterRestart(t *testing.T) {
+	root := t.TempDir()
+	u := start(t, open(t, root, storage.Options{}), storage.FetchOwner, "12345")
+	require.NoError(t, u.Release())
+	s := open(t, root, storage.Options{})
+	assert.Zero(t, s.Uploads())
+	assert.Zero(t, s.Used())
+	left, err := os.ReadDir(filepath.Join(root, storage.Subdirectory, "repositories/a/b/_uploads"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 func TestUploadsOfOneAccount(t *testing.T) {
 	s := open(t, t.TempDir(), storage.Options{MaxUploads: 2})
 	first, second := start(t, s, "u", ""), start(t, s, "u", "")
