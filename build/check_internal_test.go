@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/stretchr/testify/assert"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // TestDeadlineIsNoRegistryFailure: the error of a context that is over looks like one of the network.
@@ -71,4 +73,28 @@ func TestSomePaths(t *testing.T) {
 	assert.Equal(t, "/a, /b", some([]string{"/b", "/a"}))
 	assert.Equal(t, "/a, /b, /c, /d, /e", some([]string{"/e", "/d", "/c", "/b", "/a"}))
 	assert.Equal(t, "/a, /b, /c, /d, /e and 2 more", some([]string{"/g", "/f", "/e", "/d", "/c", "/b", "/a"}))
+}
+
+// The next step of a finding takes the place of the general one, which would be a second.
+func TestNextStepOfARefusal(t *testing.T) {
+	const general = "fix the Containerfile"
+	for _, c := range []struct {
+		name    string
+		finding report.Finding
+		next    string
+	}{
+		{"without one", report.Finding{Severity: report.Error, Line: 3, Message: "is wrong"}, general},
+		{"with one", report.Finding{Severity: report.Error, Line: 3, Message: "is wrong", Next: "use FROM configs"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all := report.Report{Findings: []report.Finding{c.finding}}
+			f := refused("containerfile", all.Err(), general)
+			assert.Equal(t, c.next, f.Next)
+			assert.Equal(t, 3, f.Line)
+			assert.Contains(t, f.Error(), c.finding.Next)
+		})
+	}
+	f := refused("containerfile", errors.New("no finding"), general)
+	assert.Equal(t, general, f.Next)
+	assert.Zero(t, f.Line)
 }

@@ -25,6 +25,7 @@ import (
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -301,6 +302,37 @@ func TestAccess(t *testing.T) {
 	require.Error(t, err)
 	_, err = Outcome(h.Host, Layered[string]{Registry: r})
 	require.Error(t, err)
+}
+
+// The builder in the cluster signs with the key that this host signs with, and not without it.
+func TestSigningSecret(t *testing.T) {
+	h := newHost(t)
+	id, err := h.makeIdentity(t.Context())
+	require.NoError(t, err)
+	keys, err := id.Keys()
+	require.NoError(t, err)
+	s, err := SigningSecret(id, []byte("{}"))
+	require.NoError(t, err)
+	assert.Equal(t, cluster.DefaultNamespace+"/"+cluster.SigningKey, s.Namespace+"/"+s.Name)
+	assert.Equal(t, string(keys.Key.Public), string(s.Data[sign.PublicFile]))
+	assert.Equal(t, "{}", string(s.Data[sign.BasePolicyFile]))
+	dir := t.TempDir()
+	for _, name := range []string{sign.KeyFile, sign.PassphraseFile} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), s.Data[name], 0o600))
+	}
+	key, err := sign.Load(filepath.Join(dir, sign.KeyFile), filepath.Join(dir, sign.PassphraseFile))
+	require.NoError(t, err)
+	assert.Equal(t, keys.Key.Public, key.Public)
+	s, err = SigningSecret(id, nil)
+	require.NoError(t, err)
+	assert.NotContains(t, s.Data, sign.BasePolicyFile)
+
+	require.NoError(t, os.Remove(id.passphraseFile))
+	_, err = SigningSecret(id, nil)
+	require.ErrorContains(t, err, "read signing key")
+	id.Keys = func() (*sign.Keys, error) { return nil, errFlow }
+	_, err = SigningSecret(id, nil)
+	require.ErrorIs(t, err, errFlow)
 }
 
 // A base that is signed after it was copied is built from. Its signatures are copied again only where a policy has

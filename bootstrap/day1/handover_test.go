@@ -124,6 +124,7 @@ func TestHandOverCannotBegin(t *testing.T) {
 	for _, c := range []struct {
 		name, file, content, says string
 	}{
+		{"lock that cannot be read", "lock/x", "", "open state lock"},
 		{"state of another host", hostFile, "another\n", "copied from another host"},
 		{"broken mark", handover.MarkFile, "{", handover.MarkFile},
 		{"cut password", filepath.Join(identityDir, pullUser+passwordEnd), "short", "has 5 characters"},
