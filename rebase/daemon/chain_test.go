@@ -41,7 +41,7 @@ type chain struct {
 }
 
 func newChain(t *testing.T) *chain {
-	f := newFixture(t)
+	f := newRealFixture(t)
 	c := f.env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
 	mgr, err := ctrl.NewManager(f.env.As(t, cluster.DefaultNamespace, cluster.Controller),
 		ctrl.Options{Scheme: f.env.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},

@@ -129,7 +129,7 @@ func (c checking) Stage(ctx context.Context, image deploy.Image, o deploy.StageO
 }
 
 func TestCertificatesAndPullSecretsOfARunningNode(t *testing.T) {
-	f := newFixture(t)
+	f := newRealFixture(t)
 	one, two := deploytest.NewAuthority(t).PEM, deploytest.NewAuthority(t).PEM
 	c := f.controllerConfig(one)
 	// The config has an older CA at the path that is the cluster's.

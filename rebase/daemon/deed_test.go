@@ -16,18 +16,14 @@ import (
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	opv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dayone.dev/dayone/bootstrap/preview"
@@ -38,7 +34,6 @@ import (
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/coreuser"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
-	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/disruptioncontroller"
 	"dayone.dev/dayone/rebase/fleet/snapshot"
@@ -115,10 +110,7 @@ func newDeedWorld(t *testing.T, g *deeds, scheme *runtime.Scheme) *deedWorld {
 	root, err := os.MkdirTemp(t.TempDir(), "node")
 	require.NoError(t, err)
 	w := &deedWorld{T: t, m: &machine{root: root, content: map[string]*mcfgv1.MachineConfig{}}}
-	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(clienttesting.NewObjectTracker(scheme,
-		serializer.NewCodecFactory(scheme).UniversalDecoder())).WithStatusSubresource(&mcfgv1.MachineConfigPool{},
-		&mcfgv1.MachineOSConfig{}, &mcfgv1.MachineOSBuild{}, &corev1.Node{}, &mcfgv1.MachineConfigNode{},
-		&opv1.MachineConfiguration{}).Build()
+	w.api, _ = newPlayed(scheme)
 	for _, o := range g.cluster() {
 		require.NoError(t, w.api.Create(t.Context(), o))
 	}
@@ -372,7 +364,7 @@ func (w *deedWorld) deliver() {
 }
 
 func (w *deedWorld) restart() {
-	a, err := daemon.New(daemon.Options{Node: deedNode, Cluster: deedAPI{w.api}, Deployer: w.m, Services: deedServices{w},
+	a, err := daemon.New(daemon.Options{Node: deedNode, Cluster: playedAPI{w.api, deedNode}, Deployer: w.m, Services: deedServices{w},
 		Root: w.m.root, BootID: w.m.BootID})
 	require.NoError(w, err)
 	w.agent = a
@@ -435,61 +427,4 @@ func (s deedServices) Systemctl(_ context.Context, args ...string) error {
 		s.w.did = append(s.w.did, string(disruption.Reload)+" "+args[1])
 	}
 	return nil
-}
-
-// deedAPI is the API as the agent sees it.
-type deedAPI struct{ client.Client }
-
-func (a deedAPI) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-	n := &corev1.Node{}
-	err := a.Get(ctx, client.ObjectKey{Name: deedNode}, n)
-	return &metav1.PartialObjectMetadata{ObjectMeta: n.ObjectMeta}, err
-}
-
-func (a deedAPI) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: deedNode}}
-	err := a.Patch(ctx, n, client.RawPatch(types.MergePatchType, patch))
-	return &metav1.PartialObjectMetadata{ObjectMeta: n.ObjectMeta}, err
-}
-
-func (deedAPI) Event(context.Context, kubeapi.Event) error { return nil }
-
-func (deedAPI) MachineConfigNode(context.Context) (*mcfgv1.MachineConfigNode, error) { return nil, nil }
-
-func (deedAPI) ApplyMachineConfigNode(context.Context, *mcfgv1.MachineConfigNode) error { return nil }
-
-func (a deedAPI) ControllerConfig(ctx context.Context) (*mcfgv1.ControllerConfig, error) {
-	c := &mcfgv1.ControllerConfig{}
-	err := a.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, c)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	if err != nil {
-		return nil, nil
-	}
-	return c, nil
-}
-
-func (a deedAPI) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error) {
-	mc := &mcfgv1.MachineConfig{}
-	err := a.Get(ctx, client.ObjectKey{Name: name}, mc)
-	return mc, err
-}
-
-func (deedAPI) RegistryFiles(context.Context, string) (map[string]string, error) { return nil, nil }
-
-func (deedAPI) PinnedImageSet(context.Context, string) (*mcfgv1.PinnedImageSet, error) {
-	return nil, nil
-}
-
-func (a deedAPI) Policies(ctx context.Context) (*opv1.MachineConfiguration, error) {
-	mc := &opv1.MachineConfiguration{}
-	err := a.Get(ctx, client.ObjectKey{Name: "cluster"}, mc)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	if err != nil {
-		return nil, nil
-	}
-	return mc, nil
 }

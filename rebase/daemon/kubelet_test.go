@@ -23,7 +23,7 @@ import (
 // TestKubeletsMayWhatTheAgentOnAHostNeeds speaks as kubelets do, with the rights that are shipped for agents outside
 // pods.
 func TestKubeletsMayWhatTheAgentOnAHostNeeds(t *testing.T) {
-	f := newFixture(t)
+	f := newRealFixture(t)
 	text, err := assets.AgentKubeletRights()
 	require.NoError(t, err)
 	var objects []*unstructured.Unstructured

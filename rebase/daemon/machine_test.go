@@ -233,25 +233,49 @@ type fixture struct {
 
 var install sync.Once
 
+// newFixture is on a real API server; with -short it is on a played one.
 func newFixture(t *testing.T) *fixture {
+	if !testing.Short() {
+		return newRealFixture(t)
+	}
+	scheme, err := kubetest.NewScheme()
+	require.NoError(t, err)
+	c, pods := newPlayed(scheme)
+	return fixtureOn(t, &kubetest.Env{Client: c, Scheme: scheme}, c, pods)
+}
+
+// newRealFixture is on a real API server, for what a played one has not: rights, watches, admission.
+func newRealFixture(t *testing.T) *fixture {
 	env := shared.Env(t)
 	install.Do(func() { env.InstallRights(t) })
-	f := &fixture{T: t, env: env, name: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."),
-		m: &machine{root: t.TempDir(), content: map[string]*mcfgv1.MachineConfig{}}}
 	pods, err := kubernetes.NewForConfig(env.As(t, cluster.DefaultNamespace, cluster.Controller))
 	require.NoError(t, err)
-	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)
+	return fixtureOn(t, env, env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), pods)
+}
+
+func fixtureOn(t *testing.T, env *kubetest.Env, c client.Client, pods kubernetes.Interface) *fixture {
+	f := &fixture{T: t, env: env, name: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."),
+		m: &machine{root: t.TempDir(), content: map[string]*mcfgv1.MachineConfig{}}}
 	f.drain = draincontroller.New(c, pods, events.NewFakeRecorder(100), draincontroller.Options{})
 	f.nodes = nodecontroller.New(c, events.NewFakeRecorder(100), nodecontroller.Options{})
 	f.restart()
 	return f
 }
 
-// restart makes a new agent, as after a crash.
-func (f *fixture) restart() {
+// api is the API server as the agent sees it.
+func (f *fixture) api() daemon.Cluster {
+	f.Helper()
+	if f.env.Config == nil {
+		return playedAPI{f.env.Client, f.name}
+	}
 	api, err := kubeapi.New(f.env.As(f.T, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
 	require.NoError(f, err)
-	a, err := daemon.New(daemon.Options{Node: f.name, Cluster: api, Deployer: f.m, Services: f.m, Root: f.m.root,
+	return api
+}
+
+// restart makes a new agent, as after a crash.
+func (f *fixture) restart() {
+	a, err := daemon.New(daemon.Options{Node: f.name, Cluster: f.api(), Deployer: f.m, Services: f.m, Root: f.m.root,
 		BootID: f.m.BootID, Pinner: f.pinner, Run: f.run, Now: f.now})
 	require.NoError(f, err)
 	f.agent = a

@@ -109,7 +109,7 @@ func (f *fixture) comes(pool string, what string, holds func() bool) {
 // TestPinnedImages follows PinnedImageSets from the pool to the node and back: the real controller and the real agent
 // on a real API server, each with its own rights.
 func TestPinnedImages(t *testing.T) {
-	f := newFixture(t)
+	f := newRealFixture(t)
 	store := &pins{}
 	f.pinner = store
 	f.restart()

@@ -81,7 +81,7 @@ func (f *fixture) says(words ...string) {
 // TestFromABuildToTheRegistryAndBack: what a build made comes by the controller and the agent to the node's registry,
 // and its word comes back: all real parts, each under its own account.
 func TestFromABuildToTheRegistryAndBack(t *testing.T) {
-	f := newFixture(t)
+	f := newRealFixture(t)
 	dir := filepath.Join(f.m.root, wanted.Dir)
 	reg := registrytest.Start(t, func(o *registry.Options) {
 		o.Beside = func(ctx context.Context, store *storage.Store) {

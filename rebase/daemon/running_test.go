@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/nodestate"
@@ -27,7 +26,7 @@ import (
 
 // line is the way to the API, which can be cut.
 type line struct {
-	*kubeapi.Client
+	daemon.Cluster
 	cut atomic.Bool
 	// configs is cut where only the configs cannot be read.
 	configs atomic.Bool
@@ -39,35 +38,34 @@ func (l *line) Node(ctx context.Context) (*metav1.PartialObjectMetadata, error) 
 	if l.cut.Load() {
 		return nil, errCut
 	}
-	return l.Client.Node(ctx)
+	return l.Cluster.Node(ctx)
 }
 
 func (l *line) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	if l.cut.Load() {
 		return nil, errCut
 	}
-	return l.Client.PatchNode(ctx, patch)
+	return l.Cluster.PatchNode(ctx, patch)
 }
 
 func (l *line) Config(ctx context.Context, name string) (*mcfgv1.MachineConfig, error) {
 	if l.configs.Load() {
 		return nil, errCut
 	}
-	return l.Client.Config(ctx, name)
+	return l.Cluster.Config(ctx, name)
 }
 
 // through makes the fixture's agent anew, with a line that can be cut and whatever else a test wants.
 func (f *fixture) through(change func(*daemon.Options)) *line {
 	f.Helper()
-	api, err := kubeapi.New(f.env.As(f, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
-	require.NoError(f, err)
-	l := &line{Client: api}
+	l := &line{Cluster: f.api()}
 	o := daemon.Options{Node: f.name, Cluster: l, Deployer: f.m, Services: f.m, Root: f.m.root, BootID: f.m.BootID}
 	if change != nil {
 		change(&o)
 	}
-	f.agent, err = daemon.New(o)
+	a, err := daemon.New(o)
 	require.NoError(f, err)
+	f.agent = a
 	return l
 }
 
@@ -151,9 +149,10 @@ func (f *fixture) running(repair bool) (end func()) {
 	t := f.T
 	ctx, cancel := context.WithCancel(t.Context())
 	f.through(func(o *daemon.Options) {
-		api, err := kubeapi.New(f.env.As(t, cluster.DefaultNamespace, cluster.Daemon), f.name, nil)
-		require.NoError(t, err)
-		o.Wake, o.RepairDrift = api.Wake(ctx), repair
+		if api, ok := f.api().(*kubeapi.Client); ok {
+			o.Wake = api.Wake(ctx)
+		}
+		o.RepairDrift = repair
 	})
 	over := make(chan error, 1)
 	agent := f.agent

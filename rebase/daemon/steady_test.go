@@ -13,13 +13,12 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/daemon"
-	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/disruption"
 )
 
 // heard is the API with a note of every state that the agent wrote; empty: a write of something else.
 type heard struct {
-	*kubeapi.Client
+	daemon.Cluster
 	states []string
 }
 
@@ -29,13 +28,13 @@ func (h *heard) PatchNode(ctx context.Context, patch []byte) (*metav1.PartialObj
 		return nil, err
 	}
 	h.states = append(h.states, o.Annotations[manifests.AnnotationState])
-	return h.Client.PatchNode(ctx, patch)
+	return h.Cluster.PatchNode(ctx, patch)
 }
 
 func (f *fixture) hears() *heard {
 	h := &heard{}
 	f.through(func(o *daemon.Options) {
-		h.Client = o.Cluster.(*line).Client
+		h.Cluster = o.Cluster.(*line).Cluster
 		o.Cluster = h
 	})
 	return h
