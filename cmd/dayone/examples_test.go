@@ -69,12 +69,16 @@ func TestExamplesAreAccepted(t *testing.T) {
 		for _, c := range leaves(program(argv)) {
 			assert.NotEmpty(t, c.Example, "%s has no example", c.CommandPath())
 			for _, words := range lines(c.Example) {
-				name := strings.Fields(program(argv).DisplayName())
+				root := program(argv)
+				name := strings.Fields(root.DisplayName())
 				require.Equal(t, name, words[:len(name)], c.CommandPath())
-				found, _, err := program(argv).Find(words[len(name):])
+				found, args, err := root.Find(words[len(name):])
 				require.NoError(t, err)
 				require.Equal(t, c.CommandPath(), found.CommandPath(), words)
-				require.NoError(t, accepted(append(slices.Clone(argv), words[len(name):]...)), words)
+				require.NoError(t, found.ParseFlags(args), words)
+				require.NoError(t, found.ValidateArgs(found.Flags().Args()), words)
+				require.NoError(t, found.ValidateRequiredFlags(), words)
+				require.NoError(t, found.ValidateFlagGroups(), words)
 			}
 		}
 	}

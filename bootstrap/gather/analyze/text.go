@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/bootstrap/nodes"
 )
 
@@ -18,7 +17,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		v.text(&b, "also")
 	}
 	if len(r.Nodes) > 0 {
-		fmt.Fprintf(&b, "\nnodes:\n%s\n", strings.Join(board.Lines(nodes.OnBoard(r.Nodes), 0), "\n"))
+		b.WriteString("\n")
+		_ = nodes.WriteText(&b, r.Nodes) // a strings.Builder takes everything
 	}
 	if len(r.Timeline) > 0 {
 		b.WriteString("\ntimeline (UTC):\n")

@@ -6,13 +6,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // --watch does not repeat a look that shows nothing new.
 func TestWatchWithoutBootstrap(t *testing.T) {
-	f := &statusFlags{Looks: cli.Looks{Watch: true}, stateDir: t.TempDir()}
+	f := &statusFlags{stateDir: t.TempDir(), watch: true}
 	cmd := newStatusCommand()
 	var out strings.Builder
 	cmd.SetOut(&out)

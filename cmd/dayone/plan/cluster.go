@@ -14,7 +14,6 @@ import (
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/fleet/proposal"
 	"dayone.dev/dayone/rebase/forecast"
-	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -41,7 +40,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, answer := writeRollouts, exitOf(p.Progress())
+			text, answer := WriteRollouts, exitOf(p.Progress())
 			if !change.Empty() {
 				text, answer = writeChanges, cli.Answer(p.Level())
 			}
@@ -90,15 +89,14 @@ func ofCluster(ctx context.Context, f *sourceFlags, pool string, o proposal.Opti
 	return p, p.Only(pool)
 }
 
-// Rollouts is the plan of every pool of a cluster as it is now: what each node does, or waits for. It also gives what
-// the plan was made of. name is the cluster's address, namespace that of dayone's controllers.
-func Rollouts(ctx context.Context, c client.Reader, name, namespace string) (*forecast.Plan, *rollout.Cluster, error) {
+// Rollouts is the plan of every pool of a cluster as it is now: what each node does, or waits for. name is the
+// cluster's address, namespace that of dayone's controllers.
+func Rollouts(ctx context.Context, c client.Reader, name, namespace string) (*forecast.Plan, error) {
 	in, err := live(ctx, c, name, namespace).Read(ctx, time.Now())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p, err := forecast.Of(in)
-	return p, in.Cluster, err
+	return forecast.Of(in)
 }
 
 // exitOf is a rollout's progress as the program's answer.
@@ -115,8 +113,8 @@ func answerOf(p *forecast.Plan, known cli.Answer) cli.Answer {
 	return known
 }
 
-// writeRollouts writes a plan for people, pool by pool.
-func writeRollouts(w io.Writer, p *forecast.Plan) error {
+// WriteRollouts writes a plan for people, pool by pool.
+func WriteRollouts(w io.Writer, p *forecast.Plan) error {
 	for _, u := range p.Unknown {
 		fmt.Fprintf(w, "not known: %s\n", u)
 	}
