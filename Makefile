@@ -25,9 +25,13 @@ ifneq ($(and $(FULL),$(INSTALL_DIR)$(BASE_IMAGE),$(filter demo,$(MAKECMDGOALS)))
 $(error FULL=1 is the life of the sample on a base image of ours: leave out INSTALL_DIR and BASE_IMAGE, or leave out FULL=1)
 endif
 
+ifneq ($(and $(SOFT),$(TINY)$(FULL)$(BASE_IMAGE),$(filter demo,$(MAKECMDGOALS))),)
+$(error SOFT=1 is Day 1 on a base image of its own: leave out TINY, FULL and BASE_IMAGE, or leave out SOFT=1)
+endif
+
 .PHONY: demo
-demo: $(if $(FULL),setup-test kube-build,setup-demo) build ## Day 1 on this machine: three masters boot an image built here (TINY=1, KEEP=1, INSTALL_DIR=…, BASE_IMAGE=…); FULL=1 (TINY=1, KEEP=1): the whole life; simulated machines, nodes' kubelets played, the rest real.
-	@bin/demo $(if $(JSON),-o json) $(if $(FULL),--full) $(if $(TINY),--tiny) $(if $(KEEP),--keep) $(if $(INSTALL_DIR),--install-dir '$(INSTALL_DIR)') $(if $(BASE_IMAGE),--base '$(BASE_IMAGE)') $(if $(BASE_CA),--base-ca '$(BASE_CA)') $(if $(BASE_AUTHFILE),--base-authfile '$(BASE_AUTHFILE)')
+demo: $(if $(FULL),setup-test kube-build,setup-demo) build ## Day 1 on this machine: three masters boot an image built here (TINY=1, SOFT=1, KEEP=1, INSTALL_DIR=…, BASE_IMAGE=…); FULL=1 (TINY=1, KEEP=1): the whole life; simulated machines, nodes' kubelets played, the rest real.
+	@bin/demo $(if $(JSON),-o json) $(if $(FULL),--full) $(if $(TINY),--tiny) $(if $(SOFT),--soft) $(if $(KEEP),--keep) $(if $(INSTALL_DIR),--install-dir '$(INSTALL_DIR)') $(if $(BASE_IMAGE),--base '$(BASE_IMAGE)') $(if $(BASE_CA),--base-ca '$(BASE_CA)') $(if $(BASE_AUTHFILE),--base-authfile '$(BASE_AUTHFILE)')
 
 .PHONY: build
 build: setup-build ## Put the binaries into bin/.

@@ -3,9 +3,9 @@ package nodes
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
@@ -105,20 +105,25 @@ func Views(rows []Row, now time.Time) []View {
 	return out
 }
 
-// WriteText prints the nodes as a table; it prints nothing where there are none.
-func WriteText(w io.Writer, views []View) error {
-	if len(views) == 0 {
-		return nil
-	}
-	text := "nodes:\n"
+// OnBoard are the nodes as status shows them.
+func OnBoard(views []View) []board.Row {
+	out := make([]board.Row, 0, len(views))
 	for _, v := range views {
-		text += fmt.Sprintf("%-10s %-8s %-16s %s\n", v.Stage, cmp.Or(v.Pool, "-"), v.Who(), v.Text)
-		if v.Hint != "" {
-			text += fmt.Sprintf("%37snext: %s\n", "", v.Hint)
+		r := board.Row{Name: v.Who(), Pool: v.Pool, State: string(v.Stage), Progress: board.Running, Since: v.Since,
+			Bytes: v.Bytes, Total: v.Total, Text: v.Text, Next: v.Hint}
+		switch {
+		case v.Stuck:
+			r.Progress = board.Failed
+		case v.Stage == StageBooted:
+			r.Progress = board.Done
 		}
+		tenths := int64(0)
+		if v.Total > 0 {
+			tenths = 10 * v.Bytes / v.Total
+		}
+		out = append(out, r.Steady(fmt.Sprint(tenths, v.Tries, v.Attempts, v.Reason, v.Says)))
 	}
-	_, err := io.WriteString(w, text)
-	return err
+	return out
 }
 
 // amount is how much was sent, in megabytes as registries and disks count them.

@@ -29,8 +29,8 @@ import (
 )
 
 // everything is a board with all that a page can show, words without a space among them.
-func everything(began time.Time) *statuspage.Board {
-	b := &statuspage.Board{}
+func everything(began time.Time) *statuspage.Collector {
+	b := &statuspage.Collector{}
 	long := "sha256:" + strings.Repeat("0123456789abcdef", 16)
 	b.Observe(journal.Event{Total: 4, Index: 0, Record: journal.Record{Name: "base", Title: "take in the base image",
 		Status: journal.StatusDone, Reused: true, Started: began, Finished: began.Add(1500 * time.Millisecond)}})
@@ -88,7 +88,7 @@ func TestABrowserShowsThePage(t *testing.T) {
 	p := open(t, address, dir, "admin:"+string(token)+"@")
 	const whole = "document.readyState == 'complete' && document.body.innerText"
 	text := p.Eventually(whole, "3 of 4 phases begun")
-	for _, want := range []string{"done earlier", "take in the base image", "1.5s", "build <b>master</b>", "1m15s",
+	for _, want := range []string{"take in the base image (by an earlier run)", "1.5s", "build <b>master</b>", "1m15s", "Pools", "image failed",
 		"5.0 MiB", "failed", "push sha256:0123", "master: STEP 2: RUN", "warning a first line: the cause",
 		"Nodes", "master-0 (master)", "192.0.2.12 (master)", "3.0 MiB", "of 12.0 MiB", "<i>master-2</i> (master)",
 		": connection refused", "next: see that the registry runs"} {
@@ -115,7 +115,7 @@ func TestABrowserShowsThePage(t *testing.T) {
 		assert.Equal(t, "0", p.Wide(), "%s: nobody scrolls sideways", w.name)
 		p.Eventually(
 			"[...document.querySelectorAll('.state, .num')].filter(e => e.offsetHeight > 30).length + ' broken, ' + "+
-				"document.querySelectorAll('.state').length", "0 broken, 7")
+				"document.querySelectorAll('.state').length", "0 broken, 9")
 		// A picture of a page that is just being replaced may be empty.
 		for end := time.Now().Add(time.Minute); ; {
 			picture, err := png.Decode(bytes.NewReader(p.Picture(w.name)))

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 )
 
 // Client asks one bootstrap.
@@ -83,7 +82,7 @@ func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
 // silent drops what the server says of clients that go away.
 func silent() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// size and took are for people.
+// size is for people.
 func size(n int64) string {
 	switch {
 	case n >= 1<<30:
@@ -92,8 +91,4 @@ func size(n int64) string {
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
 	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-}
-
-func took(seconds float64) string {
-	return (time.Duration(seconds*10) * time.Second / 10).String()
 }

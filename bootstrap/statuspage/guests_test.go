@@ -24,7 +24,7 @@ import (
 // Clients without a token that open connections and say nothing keep nobody out who has one, wherever they come from,
 // and do not end a connection on which the token was shown.
 func TestSlowClientsKeepNobodyOut(t *testing.T) {
-	address, dir := page(t, &statuspage.Board{})
+	address, dir := page(t, &statuspage.Collector{})
 	host := strings.TrimPrefix(address, "https://")
 	ca, err := os.ReadFile(filepath.Join(dir, certs.CACertFile))
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/registry/strangers"
 )
 
@@ -46,19 +47,19 @@ const (
 )
 
 // Handler answers with the JSON, the page and, where Bundle is set, a log bundle.
-func (b *Board) Handler() http.Handler {
-	page := template.Must(template.New("page").Funcs(template.FuncMap{"size": size, "took": took}).Parse(pageSource))
+func (c *Collector) Handler() http.Handler {
+	page := template.Must(template.New("page").Funcs(template.FuncMap{"size": size, "took": board.Took}).Parse(pageSource))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(b.Status(time.Now())) // the client may be gone
+		_ = json.NewEncoder(w).Encode(c.Status(time.Now())) // the client may be gone
 	})
-	mux.HandleFunc("GET "+bundlePath, b.bundle)
+	mux.HandleFunc("GET "+bundlePath, c.bundle)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy",
 			"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'")
-		_ = page.Execute(w, b.Status(time.Now()))
+		_ = page.Execute(w, c.Status(time.Now()))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -70,17 +71,17 @@ func (b *Board) Handler() http.Handler {
 }
 
 // bundle sends a log bundle, one at a time: making it takes the host's processor and disk.
-func (b *Board) bundle(w http.ResponseWriter, r *http.Request) {
+func (c *Collector) bundle(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case b.Bundle == nil:
+	case c.Bundle == nil:
 		http.NotFound(w, r)
 		return
-	case !b.bundling.TryLock():
+	case !c.bundling.TryLock():
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, "another client is downloading a bundle", http.StatusServiceUnavailable)
 		return
 	}
-	defer b.bundling.Unlock()
+	defer c.bundling.Unlock()
 	ctx, cancel := context.WithTimeout(r.Context(), bundleLimit)
 	defer cancel()
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bundleLimit)); err != nil {
@@ -89,7 +90,7 @@ func (b *Board) bundle(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/gzip")
 	w.Header().Set("Content-Disposition", `attachment; filename="log-bundle.tar.gz"`)
-	if err := b.Bundle(ctx, w); err != nil {
+	if err := c.Bundle(ctx, w); err != nil {
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 }
@@ -113,7 +114,7 @@ func (id *Identity) authorized(next http.Handler) http.Handler {
 }
 
 // ServeSocket answers on a unix socket, mode 0600, until ctx ends. A socket that a killed process left is replaced.
-func (b *Board) ServeSocket(ctx context.Context, path string) error {
+func (c *Collector) ServeSocket(ctx context.Context, path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve status: %w", err)
 	}
@@ -124,12 +125,12 @@ func (b *Board) ServeSocket(ctx context.Context, path string) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("serve status: %w", err), l.Close())
 	}
-	return serve(ctx, l, b.Handler())
+	return serve(ctx, l, c.Handler())
 }
 
 // ServeTLS answers HTTPS on HOST:PORT to clients that know the token, until ctx ends.
-func (b *Board) ServeTLS(ctx context.Context, address string, id *Identity) error {
-	return id.Serve(ctx, address, b.Handler())
+func (c *Collector) ServeTLS(ctx context.Context, address string, id *Identity) error {
+	return id.Serve(ctx, address, c.Handler())
 }
 
 // Serve answers HTTPS on HOST:PORT with h to clients that know the token, until ctx ends.
@@ -174,6 +175,7 @@ func (c *Client) Fetch(ctx context.Context) (Status, error) {
 	if err := json.NewDecoder(io.LimitReader(body, maxStatus)).Decode(&s); err != nil {
 		return s, fmt.Errorf("read the status: %w", err)
 	}
+	s.Board = s.board() // a bootstrap of an earlier version sends none
 	return s, nil
 }
 

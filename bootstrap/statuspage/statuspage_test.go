@@ -28,7 +28,7 @@ import (
 )
 
 func TestSocketAndPage(t *testing.T) {
-	b := &statuspage.Board{}
+	b := &statuspage.Collector{}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	log.AddHook(b)
@@ -71,7 +71,7 @@ func TestSocketAndPage(t *testing.T) {
 }
 
 // page serves a board over HTTPS on a free port; the directory is the bootstrap's identity.
-func page(t *testing.T, b *statuspage.Board) (address, dir string) {
+func page(t *testing.T, b *statuspage.Collector) (address, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	_, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
@@ -97,7 +97,7 @@ func page(t *testing.T, b *statuspage.Board) (address, dir string) {
 }
 
 func TestPageNeedsToken(t *testing.T) {
-	b := &statuspage.Board{Bundle: func(_ context.Context, w io.Writer) error {
+	b := &statuspage.Collector{Bundle: func(_ context.Context, w io.Writer) error {
 		_,
 			err := io.WriteString(w, "bundle")
 		return err
@@ -143,7 +143,7 @@ func TestCurlReadsThePage(t *testing.T) {
 		}
 		t.Skip("needs curl: make setup-test installs it")
 	}
-	b := &statuspage.Board{}
+	b := &statuspage.Collector{}
 	b.Observe(journal.Event{Total: 1, Record: journal.Record{Name: "build-master", Title: "build <master>",
 		Status: journal.StatusDone, Started: time.Now(), Output: json.RawMessage(`{"size":5242880}`)}})
 	address, dir := page(t, b)

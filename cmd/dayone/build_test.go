@@ -27,12 +27,17 @@ import (
 	"dayone.dev/dayone/registry/transfer"
 )
 
-// The test program is its own build process, and with asProgram in its environment it is dayone.
+// The test program is its own build process, and with asProgram in its environment it is dayone, or
+// tells whether dayone takes the command line.
 func TestMain(m *testing.M) {
 	if buildahengine.Init() {
 		return
 	}
-	if os.Getenv(asProgram) != "" {
+	switch os.Getenv(asProgram) {
+	case "":
+	case acceptMode:
+		os.Exit(acceptOnly(os.Args))
+	default:
 		main()
 	}
 	os.Exit(m.Run())

@@ -69,16 +69,12 @@ func TestExamplesAreAccepted(t *testing.T) {
 		for _, c := range leaves(program(argv)) {
 			assert.NotEmpty(t, c.Example, "%s has no example", c.CommandPath())
 			for _, words := range lines(c.Example) {
-				root := program(argv)
-				name := strings.Fields(root.DisplayName())
+				name := strings.Fields(program(argv).DisplayName())
 				require.Equal(t, name, words[:len(name)], c.CommandPath())
-				found, args, err := root.Find(words[len(name):])
+				found, _, err := program(argv).Find(words[len(name):])
 				require.NoError(t, err)
 				require.Equal(t, c.CommandPath(), found.CommandPath(), words)
-				require.NoError(t, found.ParseFlags(args), words)
-				require.NoError(t, found.ValidateArgs(found.Flags().Args()), words)
-				require.NoError(t, found.ValidateRequiredFlags(), words)
-				require.NoError(t, found.ValidateFlagGroups(), words)
+				require.NoError(t, accepted(append(slices.Clone(argv), words[len(name):]...)), words)
 			}
 		}
 	}

@@ -122,7 +122,8 @@ func TestStatusWhereNothingHasRun(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := dayone(t, "status", "--state-dir", dir, "-o", "json")
 	require.Equal(t, cli.ExitOK, code, stderr)
-	assert.JSONEq(t, `{"apiVersion":"dayone.dev/v1","kind":"BootstrapStatus","version":1,"phases":[],"running":false}`, stdout)
+	assert.JSONEq(t, `{"apiVersion":"dayone.dev/v1","kind":"BootstrapStatus","version":1,"phases":[],"running":false,
+		"board":{"notes":["no bootstrap has run here; start one with dayone bootstrap"]}}`, stdout)
 }
 
 func TestTheInstallDirectoryIsNoFile(t *testing.T) {

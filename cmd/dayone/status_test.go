@@ -40,7 +40,7 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	code, again, stderr := dayone(t, "status", "--state-dir", dir)
 	require.Equal(t, cli.ExitOK, code, stderr)
 	assert.Contains(t, again, "cut off  build-master")
-	assert.Contains(t, again, "(attempt 2) (cut off 2 times, found at 03:05:06Z)")
+	assert.Contains(t, again, "(attempt 2; cut off 2 times, found at 03:05:06Z)")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, journal.File), []byte(ended), 0o600))
 	assert.Contains(t, stdout, "does not run")
 	assert.NotContains(t, stdout, "serving")

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,6 +35,12 @@ func process(t *testing.T, env []string, args ...string) *exec.Cmd {
 // onTerminal runs it with a terminal of so many columns and gives what the terminal got.
 func onTerminal(t *testing.T, columns uint16, env []string, args ...string) (code int, screen string) {
 	t.Helper()
+	return watched(t, columns, env, io.Discard, args...)
+}
+
+// watched is onTerminal with somebody who sees what the terminal gets.
+func watched(t *testing.T, columns uint16, env []string, eye io.Writer, args ...string) (code int, screen string) {
+	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	defer ours.Close()
@@ -47,12 +55,79 @@ func onTerminal(t *testing.T, columns uint16, env []string, args ...string) (cod
 	require.NoError(t, cmd.Start())
 	require.NoError(t, theirs.Close())
 	var got bytes.Buffer
-	_, _ = io.Copy(&got, ours) // a terminal ends with EIO
+	_, _ = io.Copy(io.MultiWriter(&got, eye), ours) // a terminal ends with EIO
 	err = cmd.Wait()
 	if err != nil {
 		require.IsType(t, &exec.ExitError{}, err)
 	}
 	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(got.String(), "\r\n", "\n")
+}
+
+// begins lets a bootstrap begin, and end, when status has shown that there is none.
+type begins struct {
+	t   *testing.T
+	dir string
+}
+
+// Write is io.Writer's.
+func (b begins) Write(p []byte) (int, error) {
+	name := filepath.Join(b.dir, journal.File)
+	if strings.Contains(string(p), "no bootstrap") {
+		assert.NoError(b.t, os.WriteFile(name+".new", []byte(ended), 0o600))
+		assert.NoError(b.t, os.Rename(name+".new", name))
+	}
+	return len(p), nil
+}
+
+// A terminal shows the state as it is now; where the cursor cannot go back, each change is a line.
+func TestWatch(t *testing.T) {
+	args := func(eye begins) []string { return []string{"status", "--watch", "--state-dir", eye.dir} }
+	change := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\dZ phases: done base`)
+	for _, c := range []struct {
+		name    string
+		columns uint16
+		term    string
+		drawn   string
+	}{
+		{"80 columns", 80, "xterm", "\x1b[1A\r\x1b[Jphases:\ndone     base          2.0s  take in the base image\n"},
+		{"20 columns", 20, "xterm", "\x1b[3A\r\x1b[Jphases:\ndone base 2.0s\n    take in the base\n    image\n"},
+		{"dumb", 80, "dumb", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eye := begins{t, t.TempDir()}
+			code, screen := watched(t, c.columns, []string{"TERM=" + c.term}, eye, args(eye)...)
+			assert.Equal(t, cli.ExitFailed, code, "the bootstrap does not run any more")
+			assert.Contains(t, screen, c.drawn)
+			if c.drawn == "" {
+				assert.NotContains(t, screen, "\x1b")
+				assert.Regexp(t, change, screen)
+			}
+		})
+	}
+	t.Run("a pipe", func(t *testing.T) {
+		eye := begins{t, t.TempDir()}
+		var out bytes.Buffer
+		cmd := process(t, []string{"TERM=xterm"}, args(eye)...)
+		cmd.Stdout = io.MultiWriter(&out, eye)
+		require.Error(t, cmd.Run())
+		assert.Regexp(t, change, out.String())
+		assert.Equal(t, 1, strings.Count(out.String(), "no bootstrap"), "only changes are printed")
+		assert.NotContains(t, out.String(), "\x1b")
+	})
+	t.Run("JSON", func(t *testing.T) {
+		eye := begins{t, t.TempDir()}
+		var out bytes.Buffer
+		cmd := process(t, nil, append(args(eye), "-o", "json")...)
+		cmd.Stdout = io.MultiWriter(&out, eye)
+		require.Error(t, cmd.Run())
+		require.GreaterOrEqual(t, strings.Count(out.String(), "\n"), 2)
+		for line := range strings.Lines(out.String()) {
+			var look struct{ Kind string }
+			require.NoError(t, json.Unmarshal([]byte(line), &look), "every look is a line")
+			assert.Equal(t, "BootstrapStatus", look.Kind)
+		}
+		assert.Contains(t, out.String(), `"board":{"phases":[{"name":"base","state":"done","progress":"done"`)
+	})
 }
 
 // commandsToSee print help, tables, lists, errors and progress.

@@ -48,6 +48,8 @@ func demo(ctx context.Context) error {
 	view := progress.New(os.Stderr)
 	o := e2e.Options{View: view}
 	tiny := flag.Bool("tiny", false, "use a busybox OS of 40 MB instead of Debian with systemd")
+	soft := flag.Bool("soft", false, "use an OS that can soft-reboot (Debian's next release), and of the sample only "+
+		"what needs no start of the kernel")
 	full := flag.Bool("full", false, "the whole life: Day 1, hand-over to a real Kubernetes, Day 2, opting out")
 	output := flag.String("o", "text", "what is printed at the end: text or json")
 	flag.BoolVar(&o.Keep, "keep", false, "leave nodes and bootstrap running; with --full the cluster, until Ctrl-C")
@@ -65,8 +67,15 @@ func demo(ctx context.Context) error {
 		return errors.New("--full is the life of the sample on a base image of ours: leave out --install-dir and --base, " +
 			"or leave out --full")
 	}
+	if *soft && (*tiny || *full || o.Base != "") {
+		return errors.New("--soft is Day 1 on a base image of its own: leave out --tiny, --full and --base, " +
+			"or leave out --soft")
+	}
 	if *tiny {
 		o.Kind = baseimage.Tiny
+	}
+	if *soft {
+		o.Kind = baseimage.Forky
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,6 +32,25 @@ const rowLimit = time.Minute
 
 // statusFile is the node agent's record of the first boot.
 const statusFile = firstboot.StateDir + "/status.json"
+
+// waitAgain waits until the node has come up a second time, whichever way.
+func waitAgain(ctx context.Context, n *testnode.Node) error {
+	return poll(ctx, n.Name+" to reboot", func() (bool, error) {
+		soft, err := n.SoftReboots()
+		if err != nil || soft > 0 {
+			return soft > 0, err
+		}
+		boots, err := n.Boots()
+		if err != nil {
+			return false, err
+		}
+		on, err := n.Running()
+		if err != nil || on && boots < expectedBoots {
+			return false, err
+		}
+		return true, n.WaitBoot(ctx, expectedBoots) // it names why a node is off
+	})
+}
 
 // waitDone waits until the node agent has verified the second boot.
 func waitDone(ctx context.Context, n *testnode.Node) error {
@@ -190,11 +210,18 @@ func BootedDigest(ctx context.Context, n *testnode.Node) (string, error) {
 	return "", fmt.Errorf("no deployment of %s is booted: %s", n.Name, status)
 }
 
+// boots compares what the node counted with what the lab did, and says why its reboot was not soft.
 func (c inspector) boots() {
-	n, err := c.node.Boots()
+	hardware, err := c.node.Boots()
+	soft, softErr := c.node.SoftReboots()
 	rec, readErr := FirstBootRecord(c.ctx, c.node)
-	c.add("two boots, no more", err == nil && readErr == nil && n == expectedBoots, "%s; no soft reboot: %s", rec.Counts(),
-		rec.Hard)
+	seen := rec.Counts()
+	ok := errors.Join(err, softErr, readErr) == nil && hardware+soft == expectedBoots &&
+		seen == firstboot.BootsInWords(expectedBoots, soft)
+	if soft == 0 {
+		seen += "; no soft reboot: " + rec.Hard
+	}
+	c.add("one reboot, no more", ok, "%s", seen)
 }
 
 // row checks what the bootstrap host says of the node: by its pulls, and by its own reports.

@@ -79,6 +79,7 @@ func TestDay1OfThreeMasters(t *testing.T) {
 	assert.Len(t, report.Checks, 27, "nine facts for each of three masters")
 	var shown strings.Builder
 	report.Print(&shown)
+	assert.Regexp(t, `one reboot, no more: 2 hardware boots; no soft reboot: .* a tiny node has no systemd`, shown.String())
 	assert.Regexp(t, `signed by key [0-9a-f]{64}, verified by 3 nodes`, shown.String())
 	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
 	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))
@@ -93,6 +94,17 @@ func TestDay1OfThreeMasters(t *testing.T) {
 		assert.NotContains(t, text, report.Run, "%s is left behind", what)
 	}
 	assert.NoDirExists(t, fmt.Sprintf("/proc/%d", report.BootstrapPID), "the bootstrap has ended")
+}
+
+// TestDay1BySoftReboot is make demo SOFT=1 with one master.
+func TestDay1BySoftReboot(t *testing.T) {
+	o := options(t)
+	o.Kind, o.Masters = baseimage.Forky, 1
+	report, err := e2e.Day1(t.Context(), o)
+	require.NoError(t, err)
+	var shown strings.Builder
+	report.Print(&shown)
+	assert.Contains(t, shown.String(), "one reboot, no more: 1 hardware boot, 1 soft reboot\n")
 }
 
 func TestDay1WithSystemd(t *testing.T) {

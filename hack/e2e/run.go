@@ -101,7 +101,7 @@ func (r *Run) installDirectory(ctx context.Context) error {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	if r.InstallDir == "" {
-		if err := assets.WriteSample(r.Dir); err != nil {
+		if err := writeSample(r.Dir, r.Kind); err != nil {
 			return err
 		}
 	} else {
@@ -121,6 +121,24 @@ func (r *Run) installDirectory(ctx context.Context) error {
 	var err error
 	r.sidecar, err = installconfig.ReadSidecar(r.Dir)
 	return err
+}
+
+// startsKernel are the sample's MachineConfigs that take a start of the kernel: arguments and settings of it.
+//
+//nolint:gochecknoglobals // a constant in all but type
+var startsKernel = []string{"20-master-sysctl.yaml", "40-master-kernel-arguments.yaml"}
+
+// writeSample writes the sample install directory; for nodes that can soft-reboot, without what keeps them from it.
+func writeSample(dir string, kind baseimage.Kind) error {
+	if err := assets.WriteSample(dir); err != nil || kind != baseimage.Forky {
+		return err
+	}
+	for _, name := range startsKernel {
+		if err := os.Remove(filepath.Join(dir, "openshift", name)); err != nil {
+			return fmt.Errorf("leave %s out of the sample: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // layersMasters refuses an install directory whose masters would never boot an image of their own: a run would wait for
@@ -253,7 +271,7 @@ func (r *Run) bootMaster(ctx context.Context, n *testnode.Node, pointer []byte) 
 		err = step("first boot, base OS", func() error { return errors.Join(n.Start(ctx), n.WaitBoot(ctx, 1)) })
 	}
 	if err == nil {
-		err = step("pull, stage, reboot", func() error { return n.WaitBoot(ctx, 2) })
+		err = step("pull, stage, reboot", func() error { return waitAgain(ctx, n) })
 	}
 	if err == nil {
 		err = step("verify", func() error { return waitDone(ctx, n) })

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/bootstrap/nodes"
 )
 
@@ -17,8 +18,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		v.text(&b, "also")
 	}
 	if len(r.Nodes) > 0 {
-		b.WriteString("\n")
-		_ = nodes.WriteText(&b, r.Nodes) // a strings.Builder takes everything
+		fmt.Fprintf(&b, "\nnodes:\n%s\n", strings.Join(board.Lines(nodes.OnBoard(r.Nodes), 0), "\n"))
 	}
 	if len(r.Timeline) > 0 {
 		b.WriteString("\ntimeline (UTC):\n")

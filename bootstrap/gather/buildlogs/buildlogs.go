@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -59,6 +60,42 @@ func Newest(ctx context.Context, c client.Reader, pool, build string) (*mcfgv1.M
 // Follow copies the log of an active build's newest pod to out; with follow it goes on until the pod ends.
 func Follow(ctx context.Context, c client.Reader, config *rest.Config, namespace string, b *mcfgv1.MachineOSBuild,
 	follow bool, out io.Writer) error {
+	return copyLog(ctx, c, config, namespace, b, corev1.PodLogOptions{Follow: follow}, out)
+}
+
+// tailLines is how much of a log Last reads: a step may print a lot.
+const tailLines = 200
+
+// stepLine is how a build pod of ours (build/buildpod) or buildah in one of the Machine Config Operator's begins a step.
+var stepLine = regexp.MustCompile(`^(PHASE |STEP: |LINE \d+: |(\[\d+/\d+\] )?STEP \d+/\d+: )`)
+
+// Last gives the step that an active build is at, as far as the end of its log names it, and what that printed last.
+func Last(ctx context.Context, c client.Reader, config *rest.Config, namespace string,
+	b *mcfgv1.MachineOSBuild) (step, line string, err error) {
+	var out strings.Builder
+	if err := copyLog(ctx, c, config, namespace, b, corev1.PodLogOptions{TailLines: new(int64(tailLines))},
+		&out); err != nil {
+		return "", "", err
+	}
+	step, line = last(out.String())
+	return step, line, nil
+}
+
+func last(log string) (step, line string) {
+	for text := range strings.Lines(log) {
+		text = strings.TrimSpace(text)
+		switch {
+		case stepLine.MatchString(text):
+			step, line = text, ""
+		case text != "":
+			line = text
+		}
+	}
+	return step, line
+}
+
+func copyLog(ctx context.Context, c client.Reader, config *rest.Config, namespace string, b *mcfgv1.MachineOSBuild,
+	o corev1.PodLogOptions, out io.Writer) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace),
 		client.MatchingLabels{batchv1.JobNameLabel: job.JobName(b.Name)}); err != nil {
@@ -69,16 +106,15 @@ func Follow(ctx context.Context, c client.Reader, config *rest.Config, namespace
 	}
 	newest := slices.MaxFunc(pods.Items,
 		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	container := job.Container
+	o.Container = job.Container
 	if len(newest.Spec.InitContainers) > 0 && newest.Spec.InitContainers[0].Name == mcobuild.BuildContainer {
-		container = mcobuild.BuildContainer
+		o.Container = mcobuild.BuildContainer
 	}
 	core, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	body, err := core.Pods(namespace).
-		GetLogs(newest.Name, &corev1.PodLogOptions{Container: container, Follow: follow}).Stream(ctx)
+	body, err := core.Pods(namespace).GetLogs(newest.Name, &o).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)
 	}

@@ -142,8 +142,8 @@ func TestALifeBesideTheMachineConfigOperator(t *testing.T) {
 			assert.Equal(t, "r.test/all:2", d.Spec.Template.Spec.Containers[0].Image)
 
 			published(t, e, c.namespace)
-			assert.Regexp(t, `Degraded +True +PoolsReport +pool worker: stuck`, must("status"))
-			assert.Regexp(t, `worker +true +NoImageYet`, must("status"), "its MachineOSConfig opts it in")
+			assert.Regexp(t, `True +Degraded +PoolsReport: pool worker: stuck`, must("status"))
+			assert.Regexp(t, `NoImageYet +worker`, must("status"), "its MachineOSConfig opts it in")
 			require.NoError(t, json.Unmarshal([]byte(must("status", "-o", "json")), &s))
 			assert.Equal(t, "PoolsReport", s.Conditions[0].Reason)
 			must("uninstall", "--yes")

@@ -1,21 +1,28 @@
 package cluster
 
 import (
-	"cmp"
+	"context"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/board"
+	"dayone.dev/dayone/bootstrap/gather/buildlogs"
+	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/cmd/dayone/plan"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/clusterinstall"
 	"dayone.dev/dayone/rebase/forecast"
+	"dayone.dev/dayone/rebase/rollout"
 )
 
 // lookInterval is the time between two looks of status --watch: an API server answers each with a dozen lists.
@@ -24,16 +31,17 @@ const lookInterval = 2 * time.Second
 // statusFlags are those of dayone cluster status.
 type statusFlags struct {
 	*connect.Flags
-	nodes, watch bool
-	// shown is the last look as text.
-	shown string
+	cli.Looks
+	nodes bool
 }
 
 // clusterStatus is what dayone cluster status says.
 type clusterStatus struct {
 	*clusterinstall.Status
-	// Rollouts say with --nodes what the nodes of each pool do, and what they wait for.
+	// Rollouts say with --nodes or --watch what the nodes of each pool do, and what they wait for.
 	Rollouts *forecast.Plan `json:"rollouts,omitempty"`
+	// Board is what status shows to people.
+	Board board.Board `json:"board"`
 }
 
 func newStatus(c *connect.Flags) *cobra.Command {
@@ -41,43 +49,44 @@ func newStatus(c *connect.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the controllers, every pool with a MachineOSConfig, and with --nodes what each node does",
-		Long: "Status shows dayone's controllers and the pools with a MachineOSConfig. --nodes adds each pool's rollout: " +
-			"what every node does or waits for. --watch looks every two seconds until you stop it, and prints what has " +
-			"changed; with -o json each look is one line.",
+		Long: "Status shows dayone's controllers and the pools with a MachineOSConfig. --nodes adds what every node does " +
+			"or waits for, and the builds that run. --watch shows all that until you stop it: on a terminal the state now, " +
+			"in a pipe a line for each change, and with -o json a line for each look.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, config, err := c.Client()
 			if err != nil {
 				return err
 			}
-			if err := f.look(cmd, api, config.Host); err != nil || !f.watch {
+			f.nodes = f.nodes || f.Watch
+			if err := f.look(cmd, api, config); err != nil || !f.Watch {
 				return err
 			}
-			return f.goOn(cmd, api, config.Host)
+			return f.goOn(cmd, api, config)
 		},
 	}
 	cmd.Flags().BoolVar(&f.nodes, "nodes", false, "also show what each node does, and what it waits for")
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "look every two seconds, and print what has changed")
+	cmd.Flags().BoolVarP(&f.Watch, "watch", "w", false, "look every two seconds, and show what has changed")
 	return cmd
 }
 
 // goOn looks until the user stops it. A cluster that does not answer for a while ends nothing: its API server may just
 // take its turn.
-func (f *statusFlags) goOn(cmd *cobra.Command, api client.Reader, host string) error {
+func (f *statusFlags) goOn(cmd *cobra.Command, api client.Reader, config *rest.Config) error {
 	for {
 		select {
 		case <-cmd.Context().Done():
 			return nil
 		case <-time.After(lookInterval):
 		}
-		if err := f.look(cmd, api, host); err != nil && cmd.Context().Err() == nil {
+		if err := f.look(cmd, api, config); err != nil && cmd.Context().Err() == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "not known: %v\n", err)
 		}
 	}
 }
 
 // look reads everything once and prints it.
-func (f *statusFlags) look(cmd *cobra.Command, api client.Reader, host string) error {
+func (f *statusFlags) look(cmd *cobra.Command, api client.Reader, config *rest.Config) error {
 	ctx := cmd.Context()
 	s, err := clusterinstall.ReadStatus(ctx, api, wanted(cmd, f.Flags))
 	if err == nil && s.Mode != cluster.Full {
@@ -86,60 +95,142 @@ func (f *statusFlags) look(cmd *cobra.Command, api client.Reader, host string) e
 	if err != nil {
 		return err
 	}
-	out := clusterStatus{Status: s}
+	out := clusterStatus{Status: s, Board: boardOf(s)}
 	if f.nodes && s.Installed {
-		if out.Rollouts, err = plan.Rollouts(ctx, api, host, s.Namespace); err != nil {
+		plan, objects, err := plan.Rollouts(ctx, api, config.Host, s.Namespace)
+		if err != nil {
 			return err
 		}
+		out.Rollouts = plan
+		showRollouts(&out.Board, plan, objects, time.Now())
+		out.Board.Builds = builds(ctx, api, config, s, objects.Builds)
 	}
-	text := func(w io.Writer) error { return f.show(w, out) }
-	if f.watch {
-		return cli.PrintOneOfMany(cmd, "ClusterStatus", out, text)
-	}
-	return cli.Print(cmd, "ClusterStatus", out, text)
+	return f.Print(cmd, "ClusterStatus", out, out.Board)
 }
 
-// show writes a look for people, unless the one before looked the same.
-func (f *statusFlags) show(w io.Writer, s clusterStatus) error {
-	var text strings.Builder
-	if err := s.write(&text); err != nil || text.String() == f.shown {
-		return err
-	}
-	if f.shown != "" {
-		fmt.Fprintf(w, "\n%s\n", time.Now().UTC().Format(time.RFC3339))
-	}
-	f.shown = text.String()
-	return s.write(w) // which may be a terminal, whose width counts
-}
-
-func (s clusterStatus) write(w io.Writer) error {
-	if err := cli.WriteTable(w, func(t io.Writer) { writeStatus(t, s.Status) }); err != nil || s.Rollouts == nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	return plan.WriteRollouts(w, s.Rollouts)
-}
-
-func writeStatus(t io.Writer, s *clusterinstall.Status) {
+// boardOf shows the installation.
+func boardOf(s *clusterinstall.Status) (b board.Board) {
 	if !s.Installed {
-		fmt.Fprintf(t, "dayone is not installed in namespace %s\n", s.Namespace)
-		return
+		return board.Board{Notes: []string{"dayone is not installed in namespace " + s.Namespace}}
 	}
-	fmt.Fprintf(t, "dayone %s in namespace %s, mode %s\n\nPROGRAM\tAVAILABLE\tDETAIL\n", s.Version, s.Namespace, s.Mode)
+	b.Head = []string{fmt.Sprintf("dayone %s in namespace %s, mode %s", s.Version, s.Namespace, s.Mode)}
 	for _, p := range s.Programs {
-		fmt.Fprintf(t, "%s\t%t\t%s\n", p.Name, p.Available, p.Detail)
-	}
-	if len(s.Conditions) > 0 {
-		fmt.Fprint(t, "\nCONDITION\tSTATUS\tREASON\tDETAIL\n")
+		row := board.Row{Name: p.Name, State: "unavailable", Progress: board.Failed, Text: p.Detail}
+		if p.Available {
+			row.State, row.Progress = "available", board.Done
+		}
+		b.Programs = append(b.Programs, row)
 	}
 	for _, c := range s.Conditions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Type, c.Status, c.Reason, c.Message)
+		row := board.Row{Name: c.Type, State: string(c.Status), Progress: board.Done, Since: c.LastTransitionTime.Time,
+			Text: strings.TrimSuffix(c.Reason+": "+c.Message, ": ")}
+		is := c.Status == metav1.ConditionTrue
+		switch {
+		case is == (c.Type == "Degraded") && c.Type != "Progressing":
+			row.Progress = board.Failed
+		case is && c.Type == "Progressing":
+			row.Progress = board.Running
+		}
+		b.Conditions = append(b.Conditions, row)
+	}
+	for _, p := range s.Pools {
+		row := board.Row{Name: p.Pool, State: p.State, Progress: board.Running,
+			Text: strings.Trim(p.Image+"; "+p.Detail, "; ")}
+		switch {
+		case p.State == "Degraded":
+			row.Progress = board.Failed
+		case !p.OptedIn:
+			row.Progress = board.Pending
+		case p.State == "Available":
+			row.Progress = board.Done
+		}
+		b.Pools = append(b.Pools, row)
 	}
 	for _, f := range s.Findings {
-		fmt.Fprintf(t, "\nfinding: %s\n", f)
+		b.Notes = append(b.Notes, "finding: "+f)
 	}
-	fmt.Fprint(t, "\nPOOL\tOPTED IN\tSTATE\tIMAGE\tDETAIL\n")
-	for _, p := range s.Pools {
-		fmt.Fprintf(t, "%s\t%t\t%s\t%s\t%s\n", p.Pool, p.OptedIn, p.State, cmp.Or(p.Image, "-"), p.Detail)
+	return b
+}
+
+// showRollouts adds what pools and nodes do.
+func showRollouts(b *board.Board, p *forecast.Plan, objects *rollout.Cluster, now time.Time) {
+	records := map[string]*mcfgv1.MachineConfigNode{}
+	for _, r := range objects.Records {
+		records[r.Name] = r
 	}
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		at := slices.IndexFunc(b.Pools, func(r board.Row) bool { return r.Name == pool.Pool })
+		if at < 0 {
+			at, b.Pools = len(b.Pools), append(b.Pools, board.Row{Name: pool.Pool, State: "not layered"})
+		}
+		row := &b.Pools[at]
+		row.Says = fmt.Sprintf("%d of %d nodes updated, %d of at most %d unavailable, %d failed", pool.Counts.Updated,
+			pool.Counts.Nodes, pool.Counts.Unavailable, pool.MaxUnavailable, pool.Counts.Degraded)
+		if pool.Stopped != "" {
+			row.Says += "; no node starts to update: " + pool.Stopped
+		}
+		row.Next = strings.Join(slices.DeleteFunc(slices.Clone(pool.Faults),
+			func(f string) bool { return f == pool.Stopped }), "; ")
+		for _, v := range pool.ByUrgency() {
+			b.Nodes = append(b.Nodes, nodeRow(pool.Pool, v, records[v.Node], now))
+		}
+	}
+	for _, u := range p.Unknown {
+		b.Notes = append(b.Notes, "not known: "+u)
+	}
+	for _, r := range p.Refused {
+		b.Notes = append(b.Notes, "refused: "+r)
+	}
+}
+
+// nodeRow is a node on its way to its pool's target. Its record says since when it is in its step.
+func nodeRow(pool string, v rollout.Verdict, record *mcfgv1.MachineConfigNode, now time.Time) board.Row {
+	row := board.Row{Name: v.Node, Pool: pool, State: string(v.Phase), Progress: board.Pending,
+		Text: v.Reason + ": " + v.Message}
+	if v.Position > 0 {
+		row.Text += fmt.Sprintf(" (%d. in the order)", v.Position)
+	}
+	switch v.Phase {
+	case rollout.PhaseUpdated:
+		row.Progress = board.Done
+	case rollout.PhaseFailed, rollout.PhaseBlocked:
+		row.Progress = board.Failed
+	case rollout.PhaseUpdating, rollout.PhaseNext:
+		row.Progress = board.Running
+	case rollout.PhaseWaiting:
+	}
+	if record == nil {
+		return row
+	}
+	for _, c := range record.Status.Conditions {
+		if c.LastTransitionTime.After(row.Since) {
+			row.Since = c.LastTransitionTime.Time
+			row.Seconds = now.Sub(row.Since).Seconds()
+		}
+	}
+	return row
+}
+
+// builds are those that run, with the step and the last line of their logs.
+func builds(ctx context.Context, api client.Reader, config *rest.Config, s *clusterinstall.Status,
+	all []mcfgv1.MachineOSBuild) (out []board.Row) {
+	namespace := s.Namespace
+	if s.Mode != cluster.Full {
+		namespace = cluster.DefaultNamespace // where the Machine Config Operator builds
+	}
+	for i := range all {
+		b, state := &all[i], machineosbuild.StateOf(&all[i])
+		if !state.Active() {
+			continue
+		}
+		row := board.Row{Name: b.Name, State: string(state), Progress: board.Running, Since: b.CreationTimestamp.Time,
+			Seconds: time.Since(b.CreationTimestamp.Time).Seconds()}
+		var err error
+		if row.Text, row.Says, err = buildlogs.Last(ctx, api, config, namespace, b); err != nil {
+			row.Text = err.Error()
+		}
+		out = append(out, row)
+	}
+	return out
 }

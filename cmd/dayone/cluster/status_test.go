@@ -58,7 +58,7 @@ func watchesStatus(t *testing.T, e *kubetest.Env, kubeconfig string) {
 	assert.Contains(t, text.Text(), "dayone v0 in namespace")
 
 	require.NoError(t, e.Client.Create(t.Context(), second))
-	for !strings.HasPrefix(text.Text(), "  watched-1 ") {
+	for !strings.Contains(text.Text(), " watched-1 ") {
 		require.True(t, text.Scan(), "status goes on until the second node is there")
 	}
 	assert.Equal(t, cli.ExitOK, endText(), "the user stopped it")

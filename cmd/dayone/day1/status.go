@@ -3,13 +3,12 @@ package day1
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
@@ -39,17 +38,17 @@ type statusOutput struct {
 	Nodes []nodes.View `json:"nodes,omitempty"`
 	// Live is what the running process tells on its socket.
 	Live *statuspage.Status `json:"live,omitempty"`
+	// Board is what status shows to people.
+	Board board.Board `json:"board"`
 }
 
 // statusFlags are those of dayone status.
 type statusFlags struct {
+	cli.Looks
 	stateDir string
-	watch    bool
 	// nodes goes on after the last phase.
 	nodes bool
 	page  pageflags.Flags
-	// shown is the last look that was printed as text.
-	shown string
 }
 
 func newStatusCommand() *cobra.Command {
@@ -73,7 +72,7 @@ func newStatusCommand() *cobra.Command {
 			}
 			for {
 				last, err := look(cmd)
-				if err != nil || last || !f.watch {
+				if err != nil || last || !f.Watch {
 					return err
 				}
 				select {
@@ -85,32 +84,12 @@ func newStatusCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.stateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
-	cmd.Flags().BoolVar(&f.watch, "watch", false,
-		"look every second until the bootstrap serves or ends, and print what has changed")
+	cmd.Flags().BoolVar(&f.Watch, "watch", false,
+		"look every second until the bootstrap serves or ends: a terminal shows the state now, a pipe gets what changes")
 	cmd.Flags().BoolVar(&f.nodes, "nodes", false,
 		"with --watch: go on while the bootstrap serves, to see the nodes come")
 	f.page.Add(cmd.Flags(), "https://HOST:PORT of another host's status page")
 	return cmd
-}
-
-// print writes one look: for programs on a line of its own where more follow, for people unless the one before looked
-// the same.
-func (f *statusFlags) print(cmd *cobra.Command, kind string, v any, text string) error {
-	show := func(io.Writer) error { return f.show(cmd, text) }
-	if f.watch {
-		return cli.PrintOneOfMany(cmd, kind, v, show)
-	}
-	return cli.Print(cmd, kind, v, show)
-}
-
-// show prints a look as text unless the one before looked the same.
-func (f *statusFlags) show(cmd *cobra.Command, text string) error {
-	if text == f.shown {
-		return nil
-	}
-	f.shown = text
-	_, err := io.WriteString(cmd.OutOrStdout(), text)
-	return err
 }
 
 // local looks at a state directory of this host; last says that nothing more will change.
@@ -139,20 +118,19 @@ func (f *statusFlags) local(cmd *cobra.Command) (last bool, err error) {
 	}
 	if live, err := statuspage.NewSocketClient(statusSocket).Fetch(cmd.Context()); running && err == nil &&
 		f.stateDir == day1.DefaultStateDir {
+		live.Board = board.Board{} // it is in the output itself
 		out.Live = &live
 	}
-	var text strings.Builder
-	if err = out.print(&text, time.Now()); err == nil {
-		err = f.print(cmd, "BootstrapStatus", out, text.String())
-	}
+	out.Board = out.board(time.Now())
+	err = f.Print(cmd, "BootstrapStatus", out, out.Board)
 	switch {
 	case err != nil:
 		return false, err
-	case !f.watch && out.failed():
+	case !f.Watch && out.failed():
 		return true, cli.Answer(cli.ExitFailed) // what was printed says why
 	case out.HandedOver != nil, running && j.Endpoints != nil && !f.nodes:
 		return true, nil
-	case f.watch && !running && len(j.Records) > 0:
+	case f.Watch && !running && len(j.Records) > 0:
 		return true, errNotRunning
 	}
 	return false, nil
@@ -168,22 +146,10 @@ func (f *statusFlags) remote(cmd *cobra.Command, client *statuspage.Client) (las
 	for _, p := range s.Phases {
 		done = done && p.Status == journal.StatusDone
 	}
-	var text strings.Builder
-	for _, p := range s.Phases {
-		note := p.Detail
-		if p.Error != "" {
-			note = p.Error
-		}
-		fmt.Fprintf(&text, "%-8s %-14s %8.2fs  %s  %s\n", p.Status, p.Name, p.Seconds, p.Title, note)
-	}
-	fmt.Fprintf(&text, "%d of %d phases begun\n", len(s.Phases), s.Total)
-	if err := nodes.WriteText(&text, s.Nodes); err != nil {
+	if err := f.Print(cmd, "BootstrapProgress", s, s.Board); err != nil || f.Watch {
 		return done, err
 	}
-	if err := f.print(cmd, "BootstrapProgress", s, text.String()); err != nil || f.watch {
-		return done, err
-	}
-	if slices.ContainsFunc(s.Phases, func(p statuspage.Phase) bool { return p.Status == journal.StatusFailed }) {
+	if s.Failed() {
 		return true, cli.Answer(cli.ExitFailed)
 	}
 	return done, nil
@@ -198,91 +164,36 @@ func (s statusOutput) failed() bool {
 		slices.ContainsFunc(s.Records, func(r journal.Record) bool { return r.Status == journal.StatusFailed })
 }
 
-func (s statusOutput) print(w io.Writer, now time.Time) error {
-	j, running := s.Journal, s.Running
-	if o := s.Outcome; len(j.Records) == 0 && o != nil && o.Error != "" {
-		_, err := fmt.Fprintf(w, "the last run ended before its first phase, at %s: %s\n", o.Ended.UTC().
-			Format(time.RFC3339), o.Error)
-		return err
-	}
-	if len(j.Records) == 0 {
-		_, err := fmt.Fprintln(w, "no bootstrap has run here; start one with dayone bootstrap")
-		return err
-	}
-	for _, r := range j.Records {
-		if _, err := io.WriteString(w, phaseText(r, running, now)); err != nil {
-			return err
+// board is the output for people: the journal, the nodes and what comes next.
+func (s statusOutput) board(now time.Time) board.Board {
+	if len(s.Records) == 0 {
+		note := "no bootstrap has run here; start one with dayone bootstrap"
+		if o := s.Outcome; o != nil && o.Error != "" {
+			note = fmt.Sprintf("the last run ended before its first phase, at %s: %s", o.Ended.UTC().Format(time.RFC3339),
+				o.Error)
 		}
+		return board.Board{Notes: []string{note}}
 	}
-	if err := printLive(w, s.Live); err != nil {
-		return err
+	b := statuspage.OfJournal(s.Journal, s.Running, s.Live, s.Nodes, now).Board
+	if note := s.next(); note != "" {
+		b.Notes = append(b.Notes, note)
 	}
-	if err := nodes.WriteText(w, s.Nodes); err != nil {
-		return err
-	}
-	return s.printEnd(w)
+	return b
 }
 
-// phaseText is one phase as a line, with its error on a line below.
-func phaseText(r journal.Record, running bool, now time.Time) string {
-	note := ""
-	if r.Reused {
-		note = " (by an earlier run)"
-	}
-	if r.Attempts > 1 {
-		note += fmt.Sprintf(" (attempt %d)", r.Attempts)
-	}
-	if n := r.Interruptions; n > 0 {
-		note += fmt.Sprintf(" (cut off %s, found at %s)", times(n), r.Interrupted.UTC().Format("15:04:05Z"))
-	}
-	if r.Status == journal.StatusRunning && !running || r.Status == journal.StatusInterrupted {
-		// The time at which it was cut off is unknown.
-		return fmt.Sprintf("%-8s %-14s %9s  %s%s\n", "cut off", r.Name, "", r.Title, note)
-	}
-	text := fmt.Sprintf("%-8s %-14s %8.2fs  %s%s\n", r.Status, r.Name, r.Duration(now).Seconds(), r.Title, note)
-	if r.Error != "" {
-		text += fmt.Sprintf("         %s\n", r.Error)
-	}
-	return text
-}
-
-// times counts for people.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
-// printEnd says what comes next.
-func (s statusOutput) printEnd(w io.Writer) (err error) {
+// next says what comes next.
+func (s statusOutput) next() string {
 	switch e := s.Endpoints; {
 	case s.HandedOver != nil && s.HandedOver.Instead != "":
-		_, err = fmt.Fprintf(w, "given up at %s, and needed by nobody: %s\n", s.HandedOver.Time.Format(time.RFC3339),
+		return fmt.Sprintf("given up at %s, and needed by nobody: %s", s.HandedOver.Time.Format(time.RFC3339),
 			s.HandedOver.Instead)
 	case s.HandedOver != nil:
-		_, err = fmt.Fprintf(w, "handed over at %s: the cluster has all, and this host may go\n",
+		return fmt.Sprintf("handed over at %s: the cluster has all, and this host may go",
 			s.HandedOver.Time.Format(time.RFC3339))
 	case !s.Running:
-		_, err = fmt.Fprintln(w, errNotRunning)
+		return errNotRunning.Error()
 	case e != nil:
-		_, err = fmt.Fprintf(w, "serving Ignition at %s, images at %s (CA: %s)\n", e.ConfigServer, e.Registry,
-			e.CAFile)
+		return fmt.Sprintf("serving Ignition at %s, images at %s (CA: %s)", e.ConfigServer, e.Registry, e.CAFile)
 	}
-	return err
-}
-
-// printLive says what the phases that run do now.
-func printLive(w io.Writer, live *statuspage.Status) error {
-	if live == nil {
-		return nil
-	}
-	for _, p := range live.Phases {
-		if p.Status == journal.StatusRunning && p.Detail != "" {
-			if _, err := fmt.Fprintf(w, "now: %s: %s\n", p.Name, p.Detail); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return ""
 }

@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // --watch does not repeat a look that shows nothing new.
 func TestWatchWithoutBootstrap(t *testing.T) {
-	f := &statusFlags{stateDir: t.TempDir(), watch: true}
+	f := &statusFlags{Looks: cli.Looks{Watch: true}, stateDir: t.TempDir()}
 	cmd := newStatusCommand()
 	var out strings.Builder
 	cmd.SetOut(&out)

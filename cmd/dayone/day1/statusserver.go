@@ -26,7 +26,7 @@ const statusSocket = "/run/dayone/status.sock"
 type statusServer struct {
 	ctx     context.Context //nolint:containedctx // the run's, for what its events start
 	options *day1.Options
-	board   *statuspage.Board
+	board   *statuspage.Collector
 	listen  string
 	host    string
 	begun   sync.Once
@@ -36,7 +36,7 @@ type statusServer struct {
 // config says.
 func serveStatus(ctx context.Context, o *day1.Options, config installconfig.Config, listen string) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
-	s := &statusServer{ctx: ctx, options: o, board: &statuspage.Board{}, listen: listen,
+	s := &statusServer{ctx: ctx, options: o, board: &statuspage.Collector{}, listen: listen,
 		host: config.BootstrapRegistry.Host}
 	if p := config.StatusPage.Port; listen == "" && p != 0 {
 		s.listen = net.JoinHostPort("", strconv.Itoa(p))
@@ -61,7 +61,7 @@ func serveStatus(ctx context.Context, o *day1.Options, config installconfig.Conf
 		if e.Output {
 			s.board.Output(pool, e.Text)
 		} else {
-			s.board.Detail("build-"+pool, e.Text)
+			s.board.Detail(statuspage.BuildPhase+pool, e.Text)
 		}
 		progress(pool, e)
 	}

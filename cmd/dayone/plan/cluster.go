@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/fleet/proposal"
 	"dayone.dev/dayone/rebase/forecast"
+	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -40,7 +41,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, answer := WriteRollouts, exitOf(p.Progress())
+			text, answer := writeRollouts, exitOf(p.Progress())
 			if !change.Empty() {
 				text, answer = writeChanges, cli.Answer(p.Level())
 			}
@@ -89,14 +90,15 @@ func ofCluster(ctx context.Context, f *sourceFlags, pool string, o proposal.Opti
 	return p, p.Only(pool)
 }
 
-// Rollouts is the plan of every pool of a cluster as it is now: what each node does, or waits for. name is the
-// cluster's address, namespace that of dayone's controllers.
-func Rollouts(ctx context.Context, c client.Reader, name, namespace string) (*forecast.Plan, error) {
+// Rollouts is the plan of every pool of a cluster as it is now: what each node does, or waits for. It also gives what
+// the plan was made of. name is the cluster's address, namespace that of dayone's controllers.
+func Rollouts(ctx context.Context, c client.Reader, name, namespace string) (*forecast.Plan, *rollout.Cluster, error) {
 	in, err := live(ctx, c, name, namespace).Read(ctx, time.Now())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return forecast.Of(in)
+	p, err := forecast.Of(in)
+	return p, in.Cluster, err
 }
 
 // exitOf is a rollout's progress as the program's answer.
@@ -113,8 +115,8 @@ func answerOf(p *forecast.Plan, known cli.Answer) cli.Answer {
 	return known
 }
 
-// WriteRollouts writes a plan for people, pool by pool.
-func WriteRollouts(w io.Writer, p *forecast.Plan) error {
+// writeRollouts writes a plan for people, pool by pool.
+func writeRollouts(w io.Writer, p *forecast.Plan) error {
 	for _, u := range p.Unknown {
 		fmt.Fprintf(w, "not known: %s\n", u)
 	}

@@ -151,7 +151,7 @@ func whyPool(cmd *cobra.Command, q asked) (forecast.Progress, error) {
 		progress = forecast.Attention
 	}
 	return progress, cli.Print(cmd, "PoolExplanation", poolAnswer{p, b}, func(w io.Writer) error {
-		if err := WriteRollouts(w, p); err != nil {
+		if err := writeRollouts(w, p); err != nil {
 			return err
 		}
 		return writeFailed(w, q.name, b)

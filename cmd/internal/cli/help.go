@@ -3,12 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/mitchellh/go-wordwrap"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 const (
@@ -37,23 +35,10 @@ func setHelp(root *cobra.Command) {
 
 // widthOf is the terminal's width within the bounds of a help page; a file has a page's.
 func widthOf(w io.Writer) int {
-	if width := terminalWidth(w); width > 0 {
+	if width, _ := terminalSize(w); width > 0 {
 		return min(max(width, leastHelpWidth), helpWidth)
 	}
 	return helpWidth
-}
-
-// terminalWidth is how many columns a terminal has; 0 is no terminal.
-func terminalWidth(w io.Writer) int {
-	if t, is := w.(*tracked); is {
-		w = t.Writer
-	}
-	if f, is := w.(*os.File); is {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return width
-		}
-	}
-	return 0
 }
 
 // reflow breaks paragraphs at width; an empty line ends one.

@@ -79,6 +79,7 @@ func write(w io.Writer, form, kind string, data any) error {
 	if err := json.Indent(&out, raw, "", "  "); err != nil {
 		return fmt.Errorf("print %s as JSON: %w", kind, err)
 	}
+	out.WriteByte('\n')
 	_, err = out.WriteTo(w)
 	return err
 }
@@ -136,7 +137,7 @@ func WriteTable(w io.Writer, rows func(io.Writer)) error {
 		return err
 	}
 	text := aligned.String()
-	if width := terminalWidth(w); width > 0 {
+	if width, _ := terminalSize(w); width > 0 {
 		text = fitRows(text, raw.String(), width)
 	}
 	_, err := io.WriteString(w, text)

@@ -62,7 +62,7 @@ func TestModeBuilderInTheCluster(t *testing.T) {
 	})
 	logs := w.eventually("logs", "the package mirror says no")
 	assert.Contains(t, logs, "Place: line 3 of the Containerfile", "the cause is below the log")
-	assert.Regexp(t, `worker +true +BuildFailed .*line 3`, w.eventually("status", "BuildFailed"))
+	assert.Regexp(t, `BuildFailed +worker .*line 3`, w.eventually("status", "BuildFailed"))
 
 	w.log.Info("mending it")
 	w.edit("worker", mended)

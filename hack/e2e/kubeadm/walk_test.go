@@ -18,6 +18,7 @@ import (
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 
+	"dayone.dev/dayone/hack/codeblocks"
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/hack/program"
@@ -42,16 +43,10 @@ func TestMain(m *testing.M) {
 
 const page = "../../../docs/users/kubeadm.md"
 
-// block is a code block of the page, with what stands behind its language.
-type block struct{ language, where, text string }
-
-func blocks(t *testing.T) (out []block) {
-	raw, err := os.ReadFile(page)
+func blocks(t *testing.T) []codeblocks.Block {
+	t.Helper()
+	out, err := codeblocks.Of(page)
 	require.NoError(t, err)
-	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)(?: ([\\w.-]+))?\n(.*?)^```$").FindAllStringSubmatch(string(raw),
-		-1) {
-		out = append(out, block{m[1], m[2], m[3]})
-	}
 	return out
 }
 
@@ -75,18 +70,18 @@ dayone() {
 	ran := map[string]int{}
 	for _, b := range blocks(t) {
 		switch {
-		case b.where == "kubeadm.yaml":
-			out += "cat >kubeadm.yaml <<'EOF'\n" + b.text + "EOF\n"
-		case b.where == "first-master":
-			out += b.text
-		case b.where == "other-master":
-			require.Equal(t, "sh join-master\n", b.text)
+		case b.Where == "kubeadm.yaml":
+			out += "cat >kubeadm.yaml <<'EOF'\n" + b.Text + "EOF\n"
+		case b.Where == "first-master":
+			out += b.Text
+		case b.Where == "other-master":
+			require.Equal(t, "sh join-master\n", b.Text)
 			out += otherMaster
-		case b.where == "bootstrap-host", b.language == "dockerfile":
+		case b.Where == "bootstrap-host", b.Language == "dockerfile":
 		default:
 			require.Fail(t, "a block of the page says not where it runs", "%+v", b)
 		}
-		ran[b.where]++
+		ran[b.Where]++
 	}
 	assert.Equal(t, map[string]int{"": 1, "kubeadm.yaml": 1, "first-master": 5, "other-master": 1, "bootstrap-host": 2},
 		ran)
@@ -98,10 +93,10 @@ cp -r /etc/kubernetes/manifests manifests
 // kernelSettings writes the sysctl files of the page's Containerfile where systemd-sysctl would.
 func kernelSettings(t *testing.T) (out string) {
 	for _, b := range blocks(t) {
-		if b.language != "dockerfile" {
+		if b.Language != "dockerfile" {
 			continue
 		}
-		for _, m := range regexp.MustCompile(`(?m)^RUN echo '(\S+) = (\S+)' >/usr/lib/sysctl\.d/`).FindAllStringSubmatch(b.text,
+		for _, m := range regexp.MustCompile(`(?m)^RUN echo '(\S+) = (\S+)' >/usr/lib/sysctl\.d/`).FindAllStringSubmatch(b.Text,
 			-1) {
 			out += fmt.Sprintf("echo %s >/proc/sys/%s\n", m[2], strings.ReplaceAll(m[1], ".", "/"))
 		}
