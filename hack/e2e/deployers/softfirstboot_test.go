@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/testnode/standin"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
@@ -60,11 +61,10 @@ func (f *fixture) lastBoot() string {
 	return annotations[manifests.AnnotationLastBoot]
 }
 
-// bootc's stand-in is not held to it here.
 func TestFirstBootBySoftReboot(t *testing.T) {
 	need(t)
 	t.Parallel()
-	for _, k := range kinds[:2] {
+	for _, k := range kinds {
 		t.Run(string(k.kind), func(t *testing.T) {
 			t.Parallel()
 			f := newSoftFixture(t, k.kind, k.programs, sameKernel())
@@ -88,19 +88,29 @@ func TestFirstBootRebootsHardWithTheReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
+		bootc   string // its version; empty: ostree deploys
 		changes []change
 		want    string
 	}{
-		{"another kernel", []change{sameKernel(deploytest.Entry{Name: kernelPath, Body: "another kernel\n"})},
+		{"another kernel", "", []change{sameKernel(deploytest.Entry{Name: kernelPath, Body: "another kernel\n"})},
 			"hard: the deployments differ in the kernel or its initramfs"},
-		{"kernel arguments", nil, "kernel arguments"},
-		{"masked", []change{sameKernel(deploytest.Entry{Name: "etc/systemd/system/soft-reboot.target",
+		{"kernel arguments", "", nil, "kernel arguments"},
+		{"masked", "", []change{sameKernel(deploytest.Entry{Name: "etc/systemd/system/soft-reboot.target",
 			Link: "/dev/null"})}, "hard: soft-reboot.target is masked in the staged deployment"},
-		{"policy", []change{sameKernel(), func(f *fixture) { f.config.RebootPolicy = "Hard" }}, "hard: the policy is Hard"},
+		{"policy", "", []change{sameKernel(), func(f *fixture) { f.config.RebootPolicy = "Hard" }}, "hard: the policy is Hard"},
+		{"bootc that compares no SELinux policies", "1.11.0", []change{sameKernel()}, "hard: bootc 1.11.0 is older than 1.12"},
+		{"kernel arguments of bootc's", "1.12.0", nil, "the image's kernel arguments"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := newSoftFixture(t, deploy.KindOSTree, nil, c.changes...)
+			kind, programs := deploy.KindOSTree, []string(nil)
+			if c.bootc != "" {
+				kind, programs = deploy.KindBootc, []string{string(deploy.KindBootc)}
+			}
+			f := newSoftFixture(t, kind, programs, c.changes...)
+			if c.bootc != "" {
+				f.put(standin.BootcVersionPath, 0o644, []byte(c.bootc+"\n"))
+			}
 			f.start()
 			record := f.waitDone()
 			assert.Equal(t, "2 hardware boots", record.Counts())

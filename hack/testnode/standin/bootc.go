@@ -5,16 +5,39 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
+const (
+	// newestBootc is the release that is played where BootcVersionPath names no other.
+	newestBootc = "1.16.0"
+	// BootcVersionPath holds the release to play, such as 1.11.0, on nodes that are to have an older one.
+	BootcVersionPath = "/etc/stand-in-bootc-version"
+)
+
 // bootc is bootc's command line, as far as rebasing needs it. Source: bootc(8) and its code.
 func bootc() program {
-	return program{name: "bootc", version: "1.16.0", usage: 2,
+	return program{name: "bootc", version: playedBootc(), usage: 2,
 		commands: []command{newSwitch, newUpgrade, newBootcRollback, newBootcStatus,
 			composefsOnly("delete-deployment DEPL_ID", "DeleteDeployment", 1),
 			composefsOnly("config-diff", "ConfigDiff", 0)}}
+}
+
+func playedBootc() string {
+	raw, err := os.ReadFile(BootcVersionPath)
+	if err != nil {
+		return newestBootc
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// keepsDownloads: the release has --download-only and --from-downloaded, which came with 1.12.
+func keepsDownloads(version string) bool {
+	var major, minor int
+	n, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return err == nil && n == 2 && (major > 1 || minor >= 12)
 }
 
 // composefsOnly makes a hidden command that bootc refuses on every host of libostree, and so on each of ours.
@@ -172,15 +195,20 @@ func bootcKernelArguments(ctx context.Context, b *deployment, commit string) ([]
 }
 
 func newUpgrade(h host) *cobra.Command {
-	var check, apply bool
+	var check, apply, fromDownloaded bool
 	var soft softReboot
 	c := &cobra.Command{Use: "upgrade", Aliases: []string{"update"}, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := notPlayed(c, "download-only", "from-downloaded", "tag"); err != nil {
+			if err := notPlayed(c, "download-only", "tag"); err != nil {
 				return err
 			}
 			err := onBootedHost(c.Context(),
-				func(all []deployment) error { return upgrade(c.Context(), h, all, check, soft) })
+				func(all []deployment) error {
+					if fromDownloaded {
+						return upgradeFromDownloaded(c.Context(), h, all, soft)
+					}
+					return upgrade(c.Context(), h, all, check, soft)
+				})
 			if err != nil {
 				return words("Upgrading: %w", err)
 			}
@@ -193,8 +221,11 @@ func newUpgrade(h host) *cobra.Command {
 	f.Bool("quiet", false, "no progress")
 	f.BoolVar(&check, "check", false, "only look")
 	f.BoolVar(&apply, "apply", false, "reboot into it")
-	f.Bool("download-only", false, "not played")
-	f.Bool("from-downloaded", false, "not played")
+	if keepsDownloads(playedBootc()) {
+		f.Bool("download-only", false, "not played")
+		f.BoolVar(&fromDownloaded, "from-downloaded", false, "apply what is staged, without a look at the registry")
+		c.MarkFlagsMutuallyExclusive("check", "download-only", "from-downloaded")
+	}
 	f.String("tag", "", "not played")
 	soft.addFlag(c)
 	f.Int("progress-fd", 0, "no effect here")
@@ -236,6 +267,26 @@ func upgrade(ctx context.Context, h host, all []deployment, check bool, soft sof
 	if err := stageImage(ctx, h, all, ref); err != nil {
 		return err
 	}
+	return soft.prepareStaged(ctx, h)
+}
+
+// upgradeFromDownloaded lets the next shutdown finalize what is staged, which may be locked, and prepares the soft
+// reboot. It fetches nothing.
+func upgradeFromDownloaded(ctx context.Context, h host, all []deployment, soft softReboot) error {
+	if specification(all) == "" {
+		return words("No image source specified")
+	}
+	if !all[0].staged {
+		return words("No staged deployment found")
+	}
+	if !all[0].locked {
+		h.say("Staged deployment is already set to apply on reboot")
+		return soft.prepareStaged(ctx, h)
+	}
+	if _, err := ostree(ctx, "admin", "lock-finalization", "--sysroot=/", "--unlock"); err != nil {
+		return err
+	}
+	h.say("Staged deployment will now be applied on reboot")
 	return soft.prepareStaged(ctx, h)
 }
 

@@ -175,8 +175,8 @@ func (s *bootcStatus) capabilities(all []deployment, b, back *deployment) error 
 
 // entry is null in image where the origin names none, or where layered packages make it another tree than the image's.
 func (d deployment) entry() *bootcEntry {
-	e := &bootcEntry{Incompatible: d.layered, Pinned: d.pinned, OSTree: &bootcTree{Stateroot: d.stateroot,
-		Checksum: d.checksum, DeploySerial: d.serial}}
+	e := &bootcEntry{Incompatible: d.layered, Pinned: d.pinned, DownloadOnly: d.locked,
+		OSTree: &bootcTree{Stateroot: d.stateroot, Checksum: d.checksum, DeploySerial: d.serial}}
 	ref, err := parseReference(d.reference)
 	if err != nil || d.layered {
 		return e

@@ -37,6 +37,7 @@ type deployment struct {
 	checksum           string
 	serial             int
 	booted, staged     bool
+	locked             bool // staged, and not finalized at shutdown until somebody unlocks it
 	pinned             bool
 	reference          string // container-image-reference, "" when the origin names a branch
 	refspec            string
@@ -75,6 +76,9 @@ func ostree(ctx context.Context, args ...string) (string, error) {
 //nolint:gochecknoglobals // compiled once
 var deploymentLine = regexp.MustCompile(`^(\*| ) (\S+) ([0-9a-f]{64})\.([0-9]+)(.*)$`)
 
+// lockedMark is how ostree marks a staged deployment that no shutdown finalizes.
+const lockedMark = "(finalization locked)"
+
 // deployments lists what is on the host in the boot loader's order, a staged one first.
 func deployments(ctx context.Context) ([]deployment, error) {
 	text, err := ostree(ctx, "admin", "status", "--sysroot=/")
@@ -95,7 +99,8 @@ func deployments(ctx context.Context) ([]deployment, error) {
 			return nil, fmt.Errorf("read deployment serial: %w", err)
 		}
 		all = append(all, deployment{index: len(all), booted: m[1] == "*", stateroot: m[2], checksum: m[3], serial: serial,
-			staged: strings.Contains(m[5], "(staged)") || strings.Contains(m[5], "(finalization locked)")})
+			staged: strings.Contains(m[5], "(staged)") || strings.Contains(m[5], lockedMark),
+			locked: strings.Contains(m[5], lockedMark)})
 	}
 	arguments, err := entriesByDeployment()
 	if err != nil {

@@ -26,6 +26,8 @@ func TestCommandLinesAreStrict(t *testing.T) {
 		"bootc switch --soft-reboot=maybe h/n":                2,
 		"bootc upgrade --check --soft-reboot=auto":            1,
 		"bootc rollback --soft-reboot":                        2,
+		"bootc upgrade --check --from-downloaded":             1,
+		"bootc upgrade --from-downloaded":                     1,
 		"bootc status --format=xml":                           2,
 		"bootc status --format=json --no-such-flag":           2,
 		"bootc upgrade --check --apply":                       1,

@@ -1,6 +1,8 @@
 package bootc_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -163,6 +165,44 @@ func TestComposefs(t *testing.T) {
 			assert.True(t, st.Booted.Composefs)
 			assert.Equal(t, []string{"rw", "quiet"}, st.Booted.KernelArguments, "what names the deployment is bootc's")
 			assert.Equal(t, deploytest.WantImage, st.Next().Image.String())
+		})
+	}
+}
+
+// What bootc says of a soft reboot is asked before it is told to prepare one, and what it has done is looked at.
+func TestPrepareSoft(t *testing.T) {
+	const prepare = "bootc upgrade --from-downloaded --soft-reboot=required"
+	const mounted = "77 1 0:50 / /run/nextroot rw - overlay composefs rw\n"
+	other, want := deploytest.BootcDeployment(deploytest.OtherImage, false),
+		deploytest.BootcDeployment(deploytest.WantImage, false)
+	capable := strings.Replace(want, `"pinned":false`, `"pinned":false,"softRebootCapable":true`, 1)
+	for _, c := range []struct {
+		name, staged, answer, mounts string
+		calls                        []string
+		want                         string // of the error; empty: none
+	}{
+		{"capable", capable, "", mounted, []string{prepare}, ""},
+		{"not capable", want, "", mounted, nil, "cannot be taken by a soft reboot"},
+		{"nothing staged", "null", "", mounted, nil, "no deployment is staged"},
+		{"only downloaded", downloaded(capable), "", mounted, nil, "no deployment is staged"},
+		{"without ostree", deploytest.ComposefsDeployment(deploytest.WantImage, deploytest.CommitB), "", mounted, nil,
+			"booted this node without ostree"},
+		{"refused after all", capable, "error: Soft reboot was required", "", []string{prepare}, "was required"},
+		{"nothing is mounted", capable, "", "", []string{prepare}, "nothing is mounted at /run/nextroot"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &deploytest.Script{Answers: map[string]string{prepare: c.answer,
+				deploytest.BootcStatus: deploytest.BootcHost(c.staged, other, "null")}}
+			root := deploytest.Host(t, "rw")
+			require.NoError(t, os.Mkdir(filepath.Join(root, "proc/1"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(c.mounts), 0o644))
+			err := bootc.New(root, s.Run).PrepareSoft(t.Context())
+			if c.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.want)
+			}
+			assert.Equal(t, append([]string{deploytest.BootcStatus}, c.calls...), s.Calls)
 		})
 	}
 }
