@@ -62,7 +62,8 @@ func TestLinesFit(t *testing.T) {
 		}
 	}
 	assert.Contains(t, full().Lines(80), "pulling  master  10.0.0.8  pulls since 4m, no byte for 2m")
-	assert.Contains(t, strings.Join(full().Lines(20), "\n"), "pulling master\n10.0.0.8\n    pulls since 4m,\n    no byte for 2m\n")
+	assert.Contains(t, strings.Join(full().Lines(20), "\n"),
+		"pulling master\n10.0.0.8\n    pulls since 4m,\n    no byte for 2m\n")
 }
 
 func TestScreen(t *testing.T) {

@@ -20,8 +20,8 @@ const (
 	below = "    "
 )
 
-// Lines are the board for people. With a width, in columns, they break between words to fit. With 0 a row is a line, and
-// what it says or needs next is a line of its own.
+// Lines are the board for people. With a width, in columns, they break between words to fit. With 0 a row is a line,
+// and what it says or needs next is a line of its own.
 func (b Board) Lines(width int) []string { return b.lines(b.lists(), width) }
 
 func (b Board) lines(lists []list, width int) (out []string) {

@@ -26,42 +26,44 @@ const acceptMode = "accept"
 
 // others are the programs of the pages' blocks that are not dayone, and why the blocks do not run here. They are played
 // by a script that takes any argument, or by the one that is named.
-var others = map[string]struct{ why, script string }{
+var others = []struct{ name, why, script string }{
 	// make -n needs the target and reads the variables; go takes packages of this repository.
-	"make": {"it builds for minutes or boots nodes: targets are looked up", `exec /usr/bin/make -n -C "$ROOT" "$@" >/dev/null`},
-	"go": {"it builds for minutes: packages are looked up",
+	{"make", "it builds for minutes or boots nodes: targets are looked up",
+		`exec /usr/bin/make -n -C "$ROOT" "$@" >/dev/null`},
+	{"go", "it builds for minutes: packages are looked up",
 		`for p; do case $p in ./*) test -d "$ROOT/$p" || { echo "no package $p" >&2; exit 1; };; esac; done`},
-	"kubectl":                      {"a cluster", `case $1 in dayone) shift; exec kubectl-dayone "$@";; esac`},
-	"oc":                           {"an OpenShift cluster", ""},
-	"openshift-install":            {"hack/e2e/upstream runs the real one", ""},
-	"machine-config-osimagestream": {"MCO's own program", ""},
-	"dayone-daemon":                {"a node: hack/e2e/deployers runs it there", ""},
-	"bin/testnode":                 {"it boots nodes: hack/testnode's tests do", ""},
-	"hack/setup/setup.sh":          {"it looks at the machine's packages", `test -x "$ROOT/hack/setup/setup.sh"`},
-	"kubeadm":                      {"hack/e2e/kubeadm runs the whole page", ""},
-	"sh":                           {"hack/e2e/kubeadm runs the whole page", ""},
-	"tail":                         {"hack/e2e/kubeadm runs the whole page", ""},
-	"mkdir":                        {"hack/e2e/kubeadm runs the whole page", ""},
-	"tee":                          {"hack/e2e/kubeadm runs the whole page", ""},
-	"coreos-installer":             {"a machine with a disk to write", ""},
-	"reboot":                       {"a machine to reboot", ""},
-	"virt-install":                 {"a hypervisor", ""},
-	"aws":                          {"a cloud", ""},
-	"ssh":                          {"another host", ""},
-	"systemctl":                    {"systemd: hack/e2e runs the unit", ""},
-	"journalctl":                   {"systemd: hack/e2e runs the unit", ""},
-	"cat":                          {"a file of a node", ""},
-	"touch":                        {"a file of a node", ""},
-	"dpkg":                         {"a release: hack/release installs it", ""},
-	"base64":                       {"a release: hack/release verifies it", ""},
-	"openssl":                      {"a release: hack/release verifies it", ""},
-	"sha256sum":                    {"a release: hack/release verifies it", ""},
-	"sha512sum":                    {"the program to install", ""},
-	"cut":                          {"the program to install", ""},
-	"jq":                           {"a cluster", ""},
-	"rsync":                        {"not on every machine", ""},
-	"cp":                           {"it runs below", ""},
-	"sudo":                         {"it runs below, as root or not", `exec "$@"`},
+	{"kubectl", "a cluster: cmd/dayone/cluster runs them on a real API server",
+		`case $1 in dayone) shift; exec kubectl-dayone "$@";; esac`},
+	{"oc", "a cluster: cmd/dayone/cluster runs them on a real API server", ""},
+	{"openshift-install", "hack/e2e/upstream runs the real one", ""},
+	{"machine-config-osimagestream", "MCO's own program", ""},
+	{"dayone-daemon", "a node: hack/e2e/deployers runs it there", ""},
+	{"bin/testnode", "it boots nodes: hack/testnode's tests do", ""},
+	{"hack/setup/setup.sh", "it looks at the machine's packages", `test -x "$ROOT/hack/setup/setup.sh"`},
+	{"kubeadm", "hack/e2e/kubeadm runs the whole page", ""},
+	{"sh", "hack/e2e/kubeadm runs the whole page", ""},
+	{"tail", "hack/e2e/kubeadm runs the whole page", ""},
+	{"mkdir", "hack/e2e/kubeadm runs the whole page", ""},
+	{"tee", "hack/e2e/kubeadm runs the whole page", ""},
+	{"coreos-installer", "a machine with a disk to write", ""},
+	{"reboot", "a machine to reboot", ""},
+	{"virt-install", "a hypervisor", ""},
+	{"aws", "a cloud", ""},
+	{"ssh", "another host", ""},
+	{"systemctl", "systemd: hack/e2e runs the unit", ""},
+	{"journalctl", "systemd: hack/e2e runs the unit", ""},
+	{"cat", "a file of a node", ""},
+	{"touch", "a file of a node", ""},
+	{"dpkg", "a release: hack/release installs it", ""},
+	{"base64", "a release: hack/release verifies it", ""},
+	{"openssl", "a release: hack/release verifies it", ""},
+	{"sha256sum", "a release: hack/release verifies it", ""},
+	{"sha512sum", "the program to install", ""},
+	{"cut", "the program to install", ""},
+	{"jq", "a cluster", ""},
+	{"rsync", "not on every machine", ""},
+	{"cp", "it runs below", ""},
+	{"sudo", "it runs below, as root or not", `exec "$@"`},
 }
 
 // outOfReach says why a command line of dayone is not run but only held against what dayone takes. A bootstrap is
@@ -109,10 +111,10 @@ func newShell(t *testing.T) shell {
 	s := shell{dir: t.TempDir(), bin: t.TempDir()}
 	absolute, err := filepath.Abs(root)
 	require.NoError(t, err)
-	for name, o := range others {
-		at := filepath.Join(s.bin, name)
-		if strings.Contains(name, "/") {
-			at = filepath.Join(s.dir, name)
+	for _, o := range others {
+		at := filepath.Join(s.bin, o.name)
+		if strings.Contains(o.name, "/") {
+			at = filepath.Join(s.dir, o.name)
 		}
 		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		require.NoError(t, os.WriteFile(at, []byte("#!/bin/bash\nROOT="+absolute+"\n"+o.script+"\n"), 0o755))
@@ -224,7 +226,8 @@ func (s shell) must(t *testing.T, script string) {
 
 func installDirectories(t *testing.T, s shell) {
 	t.Helper()
-	s.must(t, `for d in cluster D EARLIER; do dayone sample --dir $d; dayone prepare --dir $d; dayone manifests --dir $d; done`)
+	s.must(t, `for d in cluster D EARLIER; do
+		dayone sample --dir $d; dayone prepare --dir $d; dayone manifests --dir $d; done`)
 }
 
 func openshift(t *testing.T, s shell) {

@@ -66,7 +66,8 @@ func Follow(ctx context.Context, c client.Reader, config *rest.Config, namespace
 // tailLines is how much of a log Last reads: a step may print a lot.
 const tailLines = 200
 
-// stepLine is how a build pod of ours (build/buildpod) or buildah in one of the Machine Config Operator's begins a step.
+// stepLine is how a step begins: of a build pod of ours (build/buildpod), or of buildah in one of the Machine Config
+// Operator's.
 var stepLine = regexp.MustCompile(`^(PHASE |STEP: |LINE \d+: |(\[\d+/\d+\] )?STEP \d+/\d+: )`)
 
 // Last gives the step that an active build is at, as far as the end of its log names it, and what that printed last.

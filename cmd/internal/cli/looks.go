@@ -30,7 +30,7 @@ type Looks struct {
 func (l *Looks) Print(cmd *cobra.Command, kind string, data any, b board.Board) error {
 	text := func(w io.Writer) error { return l.write(w, b, time.Now()) }
 	if l.Watch {
-		return PrintOneOfMany(cmd, kind, data, text)
+		return printOneOfMany(cmd, kind, data, text)
 	}
 	return Print(cmd, kind, data, text)
 }

@@ -43,8 +43,8 @@ func PrintTable(cmd *cobra.Command, kind string, data any, rows func(io.Writer))
 	return Print(cmd, kind, data, func(w io.Writer) error { return WriteTable(w, rows) })
 }
 
-// PrintOneOfMany prints data as Print does, but JSON on one line and YAML as one document of a stream.
-func PrintOneOfMany(cmd *cobra.Command, kind string, data any, text func(io.Writer) error) error {
+// printOneOfMany prints data as Print does, but JSON on one line and YAML as one document of a stream.
+func printOneOfMany(cmd *cobra.Command, kind string, data any, text func(io.Writer) error) error {
 	w := cmd.OutOrStdout()
 	switch Output(cmd) {
 	case "json":
