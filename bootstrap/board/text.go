@@ -3,7 +3,9 @@ package board
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mitchellh/go-wordwrap"
+	"golang.org/x/term"
 )
 
 const (
@@ -198,4 +201,10 @@ func (r Row) line() string {
 		out += "; next: " + clean(r.Next)
 	}
 	return out
+}
+
+// Live tells whether out is a terminal that can go back and draw again; kind is the environment's TERM.
+func Live(out io.Writer, kind string) bool {
+	f, ok := out.(*os.File)
+	return ok && kind != "dumb" && term.IsTerminal(int(f.Fd()))
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/build"
 )
@@ -33,17 +34,11 @@ type View struct {
 // New makes a View; it is live when out is a terminal. Close ends it.
 func New(out io.Writer) *View {
 	v := &View{out: out, done: make(chan struct{})}
-	if v.live = Live(out, os.Getenv("TERM")); v.live {
+	if v.live = board.Live(out, os.Getenv("TERM")); v.live {
 		v.stopped.Add(1)
 		go v.redraw()
 	}
 	return v
-}
-
-// Live tells whether out is a terminal that can draw a line again; kind is the environment's TERM.
-func Live(out io.Writer, kind string) bool {
-	f, ok := out.(*os.File)
-	return ok && kind != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
 func (v *View) redraw() {

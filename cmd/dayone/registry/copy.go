@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dayone.dev/dayone/bootstrap/progress"
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/registry/transfer"
 )
@@ -64,7 +64,7 @@ func (f *copyFlags) run(cmd *cobra.Command) error {
 
 // printCopyProgress writes a line per finished blob, and on a terminal a line that moves.
 func printCopyProgress(w io.Writer) func(transfer.Progress) {
-	live := progress.Live(w, os.Getenv("TERM"))
+	live := board.Live(w, os.Getenv("TERM"))
 	return func(p transfer.Progress) {
 		id := p.Digest.Encoded()
 		if len(id) > 12 {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"dayone.dev/dayone/bootstrap/board"
-	"dayone.dev/dayone/bootstrap/progress"
 )
 
 // Looks prints what a command with --watch sees each time it looks, and without it the one look. A terminal shows the
@@ -39,7 +38,7 @@ func (l *Looks) write(w io.Writer, b board.Board, now time.Time) error {
 	width, height := terminalSize(w)
 	var lines []string
 	switch {
-	case l.Watch && progress.Live(plain(w), os.Getenv("TERM")):
+	case l.Watch && board.Live(plain(w), os.Getenv("TERM")):
 		return l.draw(w, b, cmp.Or(width, helpWidth), cmp.Or(height, helpHeight))
 	case l.shown == nil:
 		lines = b.Lines(width)

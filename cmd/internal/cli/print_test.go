@@ -50,7 +50,7 @@ func TestOneOfMany(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			code, stdout, _ := run(t, func(cmd *cobra.Command) error {
 				for at := 1; at <= 2; at++ {
-					if err := PrintOneOfMany(cmd, "Look", map[string]int{"at": at}, func(w io.Writer) error {
+					if err := printOneOfMany(cmd, "Look", map[string]int{"at": at}, func(w io.Writer) error {
 						_, err := fmt.Fprintln(w, "look", at)
 						return err
 					}); err != nil {
