@@ -60,7 +60,7 @@ var binaries = sync.OnceValue(func() error {
 })
 
 // options are those of a test: everything below the test's own directory, nothing left behind.
-func options(t *testing.T) e2e.Options {
+func options(t testing.TB) e2e.Options {
 	t.Helper()
 	switch {
 	case testing.Short():
@@ -79,7 +79,8 @@ func TestDay1OfThreeMasters(t *testing.T) {
 	assert.Len(t, report.Checks, 27, "nine facts for each of three masters")
 	var shown strings.Builder
 	report.Print(&shown)
-	assert.Regexp(t, `one reboot, no more: 2 hardware boots; no soft reboot: .* a tiny node has no systemd`, shown.String())
+	assert.Regexp(t, `one reboot, no more: 2 hardware boots; no soft reboot: .* a tiny node has no systemd`,
+		shown.String())
 	assert.Regexp(t, `signed by key [0-9a-f]{64}, verified by 3 nodes`, shown.String())
 	assert.Regexp(t, `^registry\.example\.com/ocp/master-os@sha256:[0-9a-f]{64}$`, report.Image)
 	console, err := os.ReadFile(filepath.Join(o.Work, "logs/master-0.log"))

@@ -269,16 +269,21 @@ func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
 	assert.Zero(t, plan.Seconds)
 	assert.NotContains(t, c.Message, "about")
 	// The node controller tells a; it arrives after ten minutes.
-	promise := plan.Promise(plan.Transitions[0])
-	promise.Sent = f.now.Format(time.RFC3339)
-	text, err := promise.Encode()
-	require.NoError(t, err)
-	patch, err := json.Marshal(
-		map[string]any{"metadata": map[string]any{"annotations": map[string]string{manifests.AnnotationPlan: text,
-			manifests.AnnotationDesiredConfig: f.rendered(2), manifests.AnnotationCurrentConfig: f.rendered(2)}}})
-	require.NoError(t, err)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.pool + "-a"}}
-	require.NoError(t, f.env.Client.Patch(t.Context(), n, client.RawPatch("application/merge-patch+json", patch)))
+	arrives := func(lastBoot string) {
+		t.Helper()
+		promise := plan.Promise(plan.Transitions[0])
+		promise.Sent = f.now.Format(time.RFC3339)
+		text, err := promise.Encode()
+		require.NoError(t, err)
+		patch, err := json.Marshal(
+			map[string]any{"metadata": map[string]any{"annotations": map[string]string{manifests.AnnotationPlan: text,
+				manifests.AnnotationDesiredConfig: f.rendered(2), manifests.AnnotationCurrentConfig: f.rendered(2),
+				manifests.AnnotationLastBoot: lastBoot}}})
+		require.NoError(t, err)
+		require.NoError(t, f.env.Client.Patch(t.Context(), n, client.RawPatch("application/merge-patch+json", patch)))
+	}
+	arrives("hard")
 	f.now = f.now.Add(10 * time.Minute)
 	// Its clock is years ahead: what it says of the time of its arrival cannot be.
 	record := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
@@ -290,8 +295,8 @@ func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
 		Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.NewTime(f.now.AddDate(3, 0, 0))}}
 	require.NoError(t, f.env.Client.Status().Update(t.Context(), record))
 	f.plan()
-	plan, c = f.plan()
-	assert.Equal(t, int64(600), plan.Seconds)
+	second, c := f.plan()
+	assert.Equal(t, int64(600), second.Seconds)
 	assert.Contains(t, c.Message, "about 10m0s")
 	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKeyFromObject(n), n))
 	assert.Equal(t, map[string]int64{"Reboot": 600}, rollout.TimesOf(n.Annotations).Seconds)
@@ -299,6 +304,12 @@ func TestTheTimeIsEstimatedByWhatNodesNeededBefore(t *testing.T) {
 	f.plan()
 	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKeyFromObject(n), n))
 	assert.Equal(t, map[string]int64{"Reboot": 600}, rollout.TimesOf(n.Annotations).Seconds, "each way is noted once")
+
+	arrives("soft")
+	f.now = f.now.Add(time.Minute)
+	f.plan()
+	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKeyFromObject(n), n))
+	assert.Equal(t, map[string]int64{"Reboot": 600, "SoftReboot": 60}, rollout.TimesOf(n.Annotations).Seconds)
 }
 
 // TestSomebodyElsesWriteIsNoFailure lets somebody change the pool right before its condition is written.

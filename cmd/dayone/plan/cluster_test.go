@@ -137,13 +137,19 @@ func TestPlanOfADump(t *testing.T) {
 
 func TestWhyOfADump(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
-	dir := writeDump(t, rolloutWorld())
+	objects := rolloutWorld()
+	objects[0].SetAnnotations(map[string]string{manifests.AnnotationRebootPolicy: "SoftIfPossible"})
+	w0 := objects[1].GetAnnotations()
+	w0[manifests.AnnotationSoftReboot] = "soft"
+	w0[manifests.AnnotationLastBoot] = "hard: the deployments differ in udev rules"
+	dir := writeDump(t, objects)
 	for _, want := range []struct {
 		name string
 		code int
 		text []string
 	}{
-		{"w0", cli.ExitOK, []string{"Updated (Done)", "has the target"}},
+		{"w0", cli.ExitOK, []string{"Updated (Done)", "has the target",
+			"policy SoftIfPossible; the agent found soft; last hard: the deployments differ in udev rules"}},
 		{"w1", cli.ExitUnderWay, []string{"Updating (Working)", "desired: " + plannedConfig}},
 		{"node/w2", cli.ExitUnderWay, []string{"Waiting (MaxUnavailable)", "1 of the 1 that", "w1: is on its way",
 			"w3: was cordoned"}},
