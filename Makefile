@@ -74,7 +74,7 @@ test-fast: setup-build ## Unit and in-process tests only: no root, no packages, 
 	go test -vet=off -short -timeout 5m $$(go list $(PACKAGES) | grep -vE '/($(MACHINES))$$')
 
 .PHONY: test-vm
-test-vm: setup-vm ## Day 1 and a Day 2 rebase in a virtual machine with a kernel of its own: five minutes emulated, KVM=1 for less (as root).
+test-vm: setup-vm ## Day 1, a Day 2 rebase and soft reboots in virtual machines with kernels of their own: ten minutes emulated, KVM=1 for less (as root).
 	DAYONE_TEST_VM=$(if $(KVM),kvm,1) go test -count=1 -v -timeout 30m -run InAVirtualMachine ./hack/e2e
 
 .PHONY: test-system
@@ -134,7 +134,7 @@ kube-down: setup-build ## End it: nothing of it stays.
 	@go run ./hack/kube/cmd/kube down $(NAME)
 
 .PHONY: bench
-bench: setup-test build ## Print the table of figures and write out/bench.json (medians of COUNT=3 runs; COUNT=1 is quicker).
+bench: setup-test setup-vm build ## Print the table of figures and write out/bench.json (medians of COUNT=3 runs; COUNT=1 is quicker).
 	go run ./hack/bench --count $(COUNT) --out out/bench.json
 
 .PHONY: clean

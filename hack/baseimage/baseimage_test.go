@@ -171,7 +171,7 @@ func TestEnsureConcurrently(t *testing.T) {
 
 func TestUnknownKindIsRefused(t *testing.T) {
 	_, err := baseimage.Ensure(context.Background(), "huge", t.TempDir())
-	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny, shell, debian, forky or machine)`)
+	assert.ErrorContains(t, err, `unknown kind "huge" (want tiny, shell, debian, forky, machine or forky-machine)`)
 }
 
 func TestDebianImage(t *testing.T) {

@@ -32,6 +32,8 @@ const (
 	// Machine is Debian with a kernel and an initramfs that has ostree-prepare-root and Ignition: for virtual machines;
 	// about 130 MB packed, made in two minutes.
 	Machine Kind = "machine"
+	// ForkyMachine is to Forky what Machine is to Debian.
+	ForkyMachine Kind = "forky-machine"
 )
 
 const (
@@ -140,9 +142,11 @@ func newRecipe(ctx context.Context, kind Kind, o Options) (recipe, error) {
 		return forkyRecipe()
 	case Machine:
 		return machineRecipe(ctx, o)
+	case ForkyMachine:
+		return forkyMachineRecipe()
 	}
-	return recipe{}, fmt.Errorf("make base image: unknown kind %q (want %s, %s, %s, %s or %s)", kind, Tiny, Shell, Debian,
-		Forky, Machine)
+	return recipe{}, fmt.Errorf("make base image: unknown kind %q (want %s, %s, %s, %s, %s or %s)", kind, Tiny, Shell,
+		Debian, Forky, Machine, ForkyMachine)
 }
 
 // kernelOf gives the release of the kernel in layers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -57,6 +58,30 @@ func forkyRecipe() (recipe, error) {
 		last := layers[len(layers)-1]
 		fakeKernel(last)
 		return layers, addEmbedded(last, "files/forky")
+	}}, nil
+}
+
+// forkyMachineRecipe has the way to composefs in the initramfs, too: prepare-root.conf is there before dracut runs.
+func forkyMachineRecipe() (recipe, error) {
+	tree := bootstrap{suite: forkySuite, packages: slices.Concat(debianPackages, machinePackages),
+		hooks: []string{machineHook + forkyHook}, aptOptions: forkyAptOptions}
+	initramfs := []string{"files/initramfs", "files/forky-initramfs"}
+	key, err := tree.fingerprint(slices.Concat(forkyConfigs, []string{"files/machine"}, initramfs), forkyRecipeVersion,
+		imageVersion, kernelHook)
+	if err != nil {
+		return recipe{}, err
+	}
+	return recipe{key: key, layers: func(ctx context.Context, scratch string) ([]*layer, error) {
+		config := filepath.Join(scratch, "prepare-root")
+		if err := writeOut("files/forky/usr/lib/ostree", config); err != nil {
+			return nil, err
+		}
+		tree.hooks = append(tree.hooks, "copy-in "+filepath.Join(config, "prepare-root.conf")+" /usr/lib/ostree")
+		layers, err := machineLayers(ctx, tree, scratch, initramfs...)
+		if err != nil {
+			return nil, err
+		}
+		return layers, addEmbedded(layers[len(layers)-1], "files/forky")
 	}}, nil
 }
 

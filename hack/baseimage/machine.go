@@ -27,13 +27,15 @@ const machineHook = `chroot "$1" systemctl enable ` +
 	"systemd-networkd-wait-online.service systemd-network-generator.service"
 
 // kernelHook makes the initramfs with dracut, in the tree: nothing of the host gets in (no-hostonly), and only the
-// drivers of the machine that QEMU makes. Kernel and initramfs belong where ostree looks for them.
+// drivers of the machine that QEMU makes. Kernel and initramfs belong where ostree looks for them; newer releases
+// of Debian put hard links there to what is in /boot, which the image has not.
 const kernelHook = `set -e
 kver=$(ls "$1/usr/lib/modules")
 chroot "$1" dracut --force --quiet --no-hostonly --reproducible --gzip --kver "$kver" --add dayone \
   --omit "crypt dm nvdimm resume lunmask kernel-modules-extra network-legacy" --filesystems ext4 \
   --drivers "virtio_pci virtio_blk virtio_net ext4 qemu_fw_cfg" "/usr/lib/modules/$kver/initramfs.img"
-cp "$1/boot/vmlinuz-$kver" "$1/usr/lib/modules/$kver/vmlinuz"`
+[ -e "$1/usr/lib/modules/$kver/vmlinuz" ] || cp "$1/boot/vmlinuz-$kver" "$1/usr/lib/modules/$kver/vmlinuz"
+rm -r "$1/boot/"*`
 
 func machineRecipe(ctx context.Context, _ Options) (recipe, error) {
 	if os.Geteuid() != 0 {
@@ -59,17 +61,21 @@ func machineRecipe(ctx context.Context, _ Options) (recipe, error) {
 		return recipe{}, err
 	}
 	return recipe{key: key, layers: func(ctx context.Context, scratch string) ([]*layer, error) {
-		return machineLayers(ctx, suite, scratch, packages)
+		return machineLayers(ctx, bootstrap{suite: suite, packages: packages, hooks: []string{machineHook}}, scratch,
+			"files/initramfs")
 	}}, nil
 }
 
-func machineLayers(ctx context.Context, suite, scratch string, packages []string) ([]*layer, error) {
+// machineLayers makes the tree, with the initramfs that the embedded directories describe as the last thing.
+func machineLayers(ctx context.Context, tree bootstrap, scratch string, initramfs ...string) ([]*layer, error) {
 	module := filepath.Join(scratch, "98dayone")
-	if err := writeDracutModule(module); err != nil {
-		return nil, err
+	for _, root := range initramfs {
+		if err := writeOut(root, module); err != nil {
+			return nil, err
+		}
 	}
-	layers, err := bootstrap{suite: suite, packages: packages,
-		hooks: []string{machineHook, "copy-in " + module + " /usr/lib/dracut/modules.d", kernelHook}}.layers(ctx, scratch)
+	tree.hooks = append(slices.Clone(tree.hooks), "copy-in "+module+" /usr/lib/dracut/modules.d", kernelHook)
+	layers, err := tree.layers(ctx, scratch)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +84,8 @@ func machineLayers(ctx context.Context, suite, scratch string, packages []string
 	return layers, addEmbedded(config, "files/machine")
 }
 
-// writeDracutModule puts the initramfs's own part where mmdebstrap can copy it from.
-func writeDracutModule(dir string) error {
-	const root = "files/initramfs"
+// writeOut puts an embedded directory's files where mmdebstrap can copy them from.
+func writeOut(root, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

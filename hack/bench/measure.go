@@ -35,6 +35,7 @@ func rooms() []room {
 			time: "3x", once: true},
 		{pkg: "./rebase/deploy/pull", bench: "^Benchmark(ImportOfTheMissingLayer|FullPull)$", time: "3x", once: true},
 		{pkg: "./hack/e2e/deployers", bench: "^BenchmarkStageOfTheMissingLayer$", time: "3x", once: true},
+		{pkg: "./hack/e2e", bench: "^BenchmarkRebootInAVirtualMachine$", time: "1x", once: true},
 		{pkg: "./build/sign", bench: "^BenchmarkVouch$", time: "20x"},
 		{pkg: "./build/sbom", bench: "^BenchmarkRead1GB$", time: "2x"},
 		{pkg: "./rebase/firstboot", bench: "^BenchmarkOwnOverhead$", time: "20x"},

@@ -180,5 +180,10 @@ func deployFigures() []want {
 		{name: "import of 1 GB, memory", from: "BenchmarkFullPull/import MiB", unit: "MiB", goal: "value <= 128"},
 		{name: "first boot beside pull, stage and reboot", from: "BenchmarkOwnOverhead ns/op", unit: "s", scale: toSeconds,
 			goal: "value <= 1"},
+		{name: "soft reboot of a virtual machine, from the order to the verified image",
+			from: "BenchmarkRebootInAVirtualMachine soft-s", unit: "s", peer: "a hard reboot of it",
+			peerFrom: "BenchmarkRebootInAVirtualMachine hard-s", goal: "ratio <= 0.25"},
+		{name: "kernel and initramfs in that hard reboot", from: "BenchmarkRebootInAVirtualMachine kernel-s", unit: "s",
+			peer: "a hard reboot of it", peerFrom: "BenchmarkRebootInAVirtualMachine hard-s"},
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/testnode/machine"
@@ -44,30 +46,14 @@ var failure = regexp.MustCompile(`(?mi)^.*(fail|critical|error|dayone-firstboot)
 // vm is a master that is a virtual machine, and a clock for its figures.
 type vm struct {
 	*machine.Machine
-	t     *testing.T
+	t     testing.TB
 	run   *e2e.Run
 	since time.Time
 }
 
 func TestDay1AndDay2InAVirtualMachine(t *testing.T) {
-	if os.Getenv(machineEnv) == "" {
-		t.Skip("takes minutes: make test-vm runs it")
-	}
-	o := options(t)
-	require.NoError(t, machine.Missing())
-	o.Masters = 1
-	// its packages may take as long as the boots, the first time
-	base, err := baseimage.Ensure(t.Context(), baseimage.Machine, "")
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), machineLimit)
-	defer cancel()
-	o.Base = "oci:" + base
-	r, err := e2e.Prepare(ctx, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.Close(context.Background())) })
-	m := newVM(ctx, t, r)
-
-	m.Start(ctx)
+	onlyAsked(t)
+	m, ctx := startVM(t, baseimage.Machine)
 	require.NoError(t, m.WaitBoot(ctx, 1))
 	m.took("boot 1: kernel, initramfs with Ignition, systemd")
 	require.NoError(t, m.WaitBoot(ctx, 2))
@@ -79,7 +65,7 @@ func TestDay1AndDay2InAVirtualMachine(t *testing.T) {
 	m.output(ctx, "echo '# edited' >/etc/sysctl.d/90-demo.conf")
 	m.output(ctx, firstboot.DaemonPath+" stage "+second)
 	m.took("Day 2: pull and stage")
-	_, _, err = m.Run(ctx, "systemctl reboot; sleep 600")
+	_, _, err := m.Run(ctx, "systemctl reboot; sleep 600")
 	require.Error(t, err, "it goes down")
 	require.NoError(t, m.WaitBoot(ctx, 3))
 	m.took("shutdown, boot 3")
@@ -91,7 +77,7 @@ func TestDay1AndDay2InAVirtualMachine(t *testing.T) {
 	assert.Equal(t, 3, m.Boots(), "two for Day 1, one for Day 2")
 }
 
-func newVM(ctx context.Context, t *testing.T, r *e2e.Run) *vm {
+func newVM(ctx context.Context, t testing.TB, r *e2e.Run) *vm {
 	t.Helper()
 	m := &vm{t: t, run: r, since: time.Now()}
 	require.NoError(t, r.MakeMasters(ctx))
@@ -137,13 +123,7 @@ func (m *vm) status(ctx context.Context) deploy.Status {
 // checkDay1 gives the image that the machine runs.
 func (m *vm) checkDay1(ctx context.Context) string {
 	t := m.t
-	require.Eventually(t, func() bool {
-		return strings.Contains(m.output(ctx, "cat "+firstboot.StateDir+"/status.json"), `"state": "Done"`)
-	}, time.Minute, time.Second)
-	built, err := e2e.Built(m.run.State, "master")
-	require.NoError(t, err)
-	s := m.status(ctx)
-	assert.Equal(t, built.Digest, s.Booted.Image.Digest.String(), "the booted digest is the built one")
+	image := m.doneWith(ctx)
 	assert.Equal(t, 2, m.Boots())
 	for command, want := range map[string]string{
 		"systemctl is-system-running --wait":      "running",
@@ -162,7 +142,24 @@ func (m *vm) checkDay1(ctx context.Context) string {
 	diff := m.output(ctx, "ostree admin config-diff")
 	assert.NotContains(t, diff, "demo", "what Ignition wrote in the initramfs is what the image has")
 	assert.NotContains(t, diff, "motd")
+	return image
+}
+
+// doneWith gives the image that the first boot ended with.
+func (m *vm) doneWith(ctx context.Context) string {
+	m.t.Helper()
+	require.Eventually(m.t, func() bool { return m.record(ctx).State == firstboot.StateDone }, time.Minute, time.Second)
+	built, err := e2e.Built(m.run.State, "master")
+	require.NoError(m.t, err)
+	s := m.status(ctx)
+	require.Equal(m.t, built.Digest, s.Booted.Image.Digest.String(), "the booted digest is the built one")
 	return s.Booted.Image.String()
+}
+
+func (m *vm) record(ctx context.Context) (r firstboot.Record) {
+	m.t.Helper()
+	require.NoError(m.t, json.Unmarshal([]byte(m.output(ctx, "cat "+firstboot.StateDir+"/status.json")), &r))
+	return r
 }
 
 // checkClock sets the machine's clock years back: unlike a namespace it has one of its own.
@@ -210,11 +207,29 @@ func (m *vm) pushLater(first string) string {
 	require.NoError(t, remote.Write(ref.Context().Tag("day2"), img, options...))
 	digest, err := img.Digest()
 	require.NoError(t, err)
+	m.sign(host, ref.Context().Digest(digest.String()).String(), image.Repository)
 	return image.Repository + "@" + digest.String()
 }
 
+// sign gives an image in the bootstrap registry the signature that the nodes demand.
+func (m *vm) sign(host, image, repository string) {
+	t, r := m.t, m.run
+	account, err := builder(t, r).Authorization()
+	require.NoError(t, err)
+	auth, err := json.Marshal(map[string]any{"auths": map[string]any{host: account}})
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "auth.json")
+	require.NoError(t, os.WriteFile(file, auth, 0o600))
+	key := filepath.Join(r.Dir, preflight.SigningDir)
+	out, err := r.Lab.Network.Command(t.Context(), filepath.Join(r.Bin, "dayone"), "sign", image,
+		"--repository", repository, "--ca", filepath.Join(r.State, "identity", "ca.crt"), "--authfile", file,
+		"--key", filepath.Join(key, sign.KeyFile),
+		"--passphrase-file", filepath.Join(key, sign.PassphraseFile)).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
 // bootstrapTransport reaches the bootstrap host's registry from outside its network.
-func bootstrapTransport(t *testing.T, r *e2e.Run) http.RoundTripper {
+func bootstrapTransport(t testing.TB, r *e2e.Run) http.RoundTripper {
 	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(r.State, "identity", "ca.crt"))
 	require.NoError(t, err)
@@ -230,7 +245,7 @@ func bootstrapTransport(t *testing.T, r *e2e.Run) http.RoundTripper {
 	}}
 }
 
-func builder(t *testing.T, r *e2e.Run) authn.Authenticator {
+func builder(t testing.TB, r *e2e.Run) authn.Authenticator {
 	t.Helper()
 	password, err := os.ReadFile(filepath.Join(r.State, "identity", "dayone-build.password"))
 	require.NoError(t, err)

@@ -130,7 +130,7 @@ var startsKernel = []string{"20-master-sysctl.yaml", "40-master-kernel-arguments
 
 // writeSample writes the sample install directory; for nodes that can soft-reboot, without what keeps them from it.
 func writeSample(dir string, kind baseimage.Kind) error {
-	if err := assets.WriteSample(dir); err != nil || kind != baseimage.Forky {
+	if err := assets.WriteSample(dir); err != nil || kind != baseimage.Forky && kind != baseimage.ForkyMachine {
 		return err
 	}
 	for _, name := range startsKernel {

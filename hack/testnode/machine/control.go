@@ -32,8 +32,8 @@ func (m *Machine) listen(ctx context.Context, socket string) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	c := &control{conn: conn, results: make(chan string, 1)}
-	defer close(c.results)
+	var c *control
+	defer func() { c.close() }()
 	lines := bufio.NewReader(conn)
 	for {
 		line, err := lines.ReadString('\n')
@@ -43,14 +43,29 @@ func (m *Machine) listen(ctx context.Context, socket string) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch {
 		case strings.HasSuffix(kind, "dayone-ready"): // the firmware may have left bytes before it
-			m.update(func() { m.control = c })
-		case kind == "dayone-result":
+			before := c
+			before.close()
+			c = &control{conn: conn, results: make(chan string, 1)}
+			m.update(func() {
+				m.control = c
+				if before != nil {
+					m.soft++
+				}
+			})
+		case kind == "dayone-result" && c != nil:
 			select {
 			case c.results <- rest:
 			case <-ctx.Done():
 				return
 			}
 		}
+	}
+}
+
+// close ends the command that waits, if any: nobody will answer it.
+func (c *control) close() {
+	if c != nil {
+		close(c.results)
 	}
 }
 

@@ -52,6 +52,7 @@ type Machine struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when something below changes
 	boots   int
+	soft    int
 	control *control // of the boot that runs; nil until it is ready
 	off     bool
 	err     error
@@ -153,6 +154,24 @@ func (m *Machine) Boots() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.boots
+}
+
+// SoftReboots counts how often the machine took commands again without a boot.
+func (m *Machine) SoftReboots() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.soft
+}
+
+// WaitSoftReboot waits until the machine takes commands after soft reboot number count, counted from 1 over all boots,
+// or a later one.
+func (m *Machine) WaitSoftReboot(ctx context.Context, count int) error {
+	return m.wait(ctx, fmt.Sprintf("soft reboot %d", count), func() (bool, error) {
+		if m.off {
+			return false, errors.Join(fmt.Errorf("it is off after %d soft reboots", m.soft), m.err)
+		}
+		return m.control != nil && m.soft >= count, nil
+	})
 }
 
 // WaitBoot waits until boot number boot, counted from 1, or a later one takes commands.

@@ -18,8 +18,8 @@ import (
 
 func main() {
 	kind := flag.String("kind", string(baseimage.Tiny),
-		"tiny (busybox), shell (no ostree), debian (systemd), forky (as debian; can soft-reboot) or machine (systemd, with "+
-			"kernel and initramfs)")
+		"tiny (busybox), shell (no ostree), debian (systemd), forky (as debian; can soft-reboot), machine (debian with "+
+			"kernel and initramfs) or forky-machine (forky with both)")
 	dir := flag.String("cache", "", "cache directory (default $"+cache.Env+", else dayone in the user's cache directory)")
 	printPath := flag.Bool("print-path", false, "print only the path of the OCI layout")
 	flag.Parse()
