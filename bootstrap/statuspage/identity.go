@@ -25,8 +25,6 @@ const TokenFile = "status.token"
 type Identity struct {
 	Certificate tls.Certificate
 	Token       string
-	// place is the token's file, for the answer to clients without it.
-	place string
 }
 
 // tokenBytes make a token that cannot be guessed.
@@ -58,9 +56,8 @@ func LoadIdentity(dir, tokenFile string, names ...string) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, tokenFile)
-	token, err := loadToken(file)
-	return &Identity{Certificate: certificate, Token: token, place: file}, err
+	token, err := loadToken(filepath.Join(dir, tokenFile))
+	return &Identity{Certificate: certificate, Token: token}, err
 }
 
 func loadToken(file string) (string, error) {

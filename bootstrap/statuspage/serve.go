@@ -21,7 +21,7 @@ import (
 	"dayone.dev/dayone/registry/strangers"
 )
 
-// Paths of what is answered; every other path is the page.
+// Paths of what is answered beside the page.
 const (
 	statusPath = "/status.json"
 	bundlePath = "/bundle.tar.gz"
@@ -55,7 +55,7 @@ func (c *Collector) Handler() http.Handler {
 		_ = json.NewEncoder(w).Encode(c.Status(time.Now())) // the client may be gone
 	})
 	mux.HandleFunc("GET "+bundlePath, c.bundle)
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy",
 			"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'")
@@ -105,7 +105,8 @@ func (id *Identity) authorized(next http.Handler) http.Handler {
 		}
 		if subtle.ConstantTimeCompare([]byte(token), []byte(id.Token)) != 1 {
 			w.Header().Set("WWW-Authenticate", `Basic realm="dayone: any user, the token as password", charset="UTF-8"`)
-			http.Error(w, "send the token: "+id.place+" on this host", http.StatusUnauthorized)
+			http.Error(w, "send the token as the password of any user; the administrator of this host has it",
+				http.StatusUnauthorized)
 			return
 		}
 		strangers.Admit(r.Context())

@@ -68,6 +68,9 @@ func TestSocketAndPage(t *testing.T) {
 	w = httptest.NewRecorder()
 	b.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
 	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	w = httptest.NewRecorder()
+	b.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/nothing", nil))
+	assert.Equal(t, http.StatusNotFound, w.Code)
 }
 
 // page serves a board over HTTPS on a free port; the directory is the bootstrap's identity.
@@ -162,6 +165,10 @@ func TestCurlReadsThePage(t *testing.T) {
 	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), address+"/status.json")
 	require.Error(t, err)
 	assert.Contains(t, text, "401")
+	text, err = run("--no-fail", "--cacert", filepath.Join(dir, certs.CACertFile), address+"/status.json")
+	require.NoError(t, err, text)
+	assert.Contains(t, text, "the administrator of this host has it")
+	assert.NotContains(t, text, dir, "nobody without the token learns where it is")
 	text, err = run("--user", "admin:"+string(token), address+"/")
 	require.Error(t, err, "nobody else signs it: %s", text)
 	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token),
