@@ -29,8 +29,8 @@ import (
 // elsewhere are lines of kubectl that other tests run.
 var elsewhere = []string{"kubectl dayone ", "kubectl apply --server-side -k kustomize"} // cmd/dayone, hack/release
 
-// Every line of kubectl and oc in the pages finds what it names, with the real kubectl on a real API server. The objects
-// have the names and keys that the controllers give them.
+// Every line of kubectl and oc in the pages finds what it names, with the real kubectl on a real API server. The
+// objects have the names and keys that the controllers give them.
 func TestKubectlLinesOfThePages(t *testing.T) {
 	e := kubetest.Start(t, kubetest.Options{CRDPaths: kubetest.APICRDs(t, "config/v1/*_clusteroperators")})
 	theClusterOfThePages(t, e)
@@ -50,9 +50,11 @@ func TestKubectlLinesOfThePages(t *testing.T) {
 	lines := kubectlLines(t)
 	require.Greater(t, len(lines), 15)
 	for _, l := range lines {
-		cmd := exec.CommandContext(t.Context(), "/bin/bash", "-euo", "pipefail", "-c", strings.ReplaceAll(l.text, "NAME", "name"))
+		cmd := exec.CommandContext(t.Context(), "/bin/bash", "-euo", "pipefail", "-c",
+			strings.ReplaceAll(l.text, "NAME", "name"))
 		cmd.Dir = dir
-		cmd.Env = []string{"PATH=" + bin + ":" + programs + ":/usr/bin:/bin", "HOME=" + dir, "KUBECONFIG=" + e.Kubeconfig(t)}
+		cmd.Env = []string{"PATH=" + bin + ":" + programs + ":/usr/bin:/bin", "HOME=" + dir,
+			"KUBECONFIG=" + e.Kubeconfig(t)}
 		var errs strings.Builder
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
