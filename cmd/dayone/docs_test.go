@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -168,6 +171,41 @@ func TestConsoleBlocksAreAccepted(t *testing.T) {
 	assert.Greater(t, counted, 80)
 }
 
+// Sentences name commands and flags that are there; they may leave out arguments.
+func TestCommandsInSentences(t *testing.T) {
+	counted := 0
+	for _, page := range append(pages(t), "CHANGELOG.md") {
+		spans, err := codeblocks.Spans(filepath.Join(root, page))
+		require.NoError(t, err)
+		for _, span := range spans {
+			words := strings.Fields(span)
+			if end := slices.IndexFunc(words, func(w string) bool { return strings.ContainsAny(w, "|>…;") }); end >= 0 {
+				words = words[:end]
+			}
+			if len(words) > 1 && words[0] == "kubectl" && words[1] == "dayone" {
+				words = append([]string{"kubectl-dayone"}, words[2:]...)
+			}
+			if len(words) < 2 || words[0] != "dayone" && words[0] != "kubectl-dayone" {
+				continue
+			}
+			counted++
+			found, args, err := find(words)
+			if err == nil {
+				err = found.ParseFlags(args)
+			}
+			var valueless *pflag.ValueRequiredError
+			if errors.As(err, &valueless) {
+				err = nil // the sentence is about the flag
+			}
+			if err == nil && len(found.Flags().Args()) > 0 {
+				err = arguments(found)
+			}
+			assert.NoError(t, err, "%s: %s", page, span)
+		}
+	}
+	assert.Greater(t, counted, 100)
+}
+
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
@@ -319,13 +357,13 @@ func acceptOnly(argv []string) int {
 
 // accepted checks a command line against the program's: command, flags, arguments, what is required.
 func accepted(argv []string) error {
-	found, args, err := program(argv).Find(argv[1:])
+	found, args, err := find(argv)
 	if err != nil {
 		return err
 	}
 	for _, check := range []func() error{
 		func() error { return found.ParseFlags(args) },
-		func() error { return found.ValidateArgs(found.Flags().Args()) },
+		func() error { return arguments(found) },
 		found.ValidateRequiredFlags, found.ValidateFlagGroups,
 	} {
 		if err := check(); err != nil {
@@ -333,4 +371,30 @@ func accepted(argv []string) error {
 		}
 	}
 	return nil
+}
+
+// find gives the command of a command line, those that cobra adds among them.
+func find(argv []string) (*cobra.Command, []string, error) {
+	p := program(argv)
+	p.InitDefaultHelpCmd()
+	p.InitDefaultCompletionCmd()
+	p.AddCommand(&cobra.Command{Use: "__complete", Hidden: true, Run: func(*cobra.Command, []string) {}})
+	return p.Find(argv[1:])
+}
+
+// arguments checks those that are no flags. A group of commands takes any, and then says that it has no such command.
+func arguments(c *cobra.Command) error {
+	if group := len(c.Annotations) > 0; group && len(c.Flags().Args()) > 0 {
+		return fmt.Errorf("%s has no command %s", c.CommandPath(), c.Flags().Arg(0))
+	}
+	return c.ValidateArgs(c.Flags().Args())
+}
+
+// What the pages may not say is noticed.
+func TestStaleCommandsAreNoticed(t *testing.T) {
+	for _, line := range []string{"dayone frobnicate", "dayone cluster stats", "dayone status --nodez", "dayone prepare x",
+		"dayone registry ls", "dayone sign image --key", "kubectl-dayone prepare"} {
+		assert.Error(t, accepted(strings.Fields(line)), line)
+	}
+	require.NoError(t, accepted([]string{"dayone", "status", "--nodes"}))
 }

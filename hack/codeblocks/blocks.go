@@ -8,6 +8,7 @@ import (
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -35,6 +36,27 @@ func Of(file string) (out []Block, err error) {
 				b.Language, b.Where, _ = strings.Cut(string(fenced.Info.Segment.Value(source)), " ")
 			}
 			out = append(out, b)
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
+// Spans are the pieces of code within the sentences of a page.
+func Spans(file string) (out []string, err error) {
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read code in sentences: %w", err)
+	}
+	page := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source))
+	return out, ast.Walk(page, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if span, is := n.(*ast.CodeSpan); is && entering {
+			words := ""
+			for piece := span.FirstChild(); piece != nil; piece = piece.NextSibling() {
+				if t, is := piece.(*ast.Text); is {
+					words += string(t.Value(source))
+				}
+			}
+			out = append(out, words)
 		}
 		return ast.WalkContinue, nil
 	})

@@ -26,3 +26,11 @@ func TestOf(t *testing.T) {
 	assert.Equal(t, []string{"three"}, blocks[2].Commands())
 	assert.Equal(t, "says\n", blocks[2].Output())
 }
+
+func TestSpans(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(file, []byte("Run `one\n--flag`.\n\n| a | b |\n|---|---|\n| `two` | |\n"), 0o600))
+	spans, err := codeblocks.Spans(file)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one\n--flag", "two"}, spans)
+}
