@@ -48,8 +48,8 @@ images: setup-build ## Push the container images of dayone's programs to REGISTR
 	go run ./hack/images/cmd/images --registry '$(REGISTRY)' --version '$(VERSION)' $(if $(CA),--ca '$(CA)') $(if $(AUTH),--auth '$(AUTH)')
 
 .PHONY: release
-release: setup-release ## Make out/release for VERSION=v0.1.0: programs, deb, rpm, images, manifests, provenance, checksums (REGISTRY= of the images, KEY= of dayone keygen, ARCH=amd64,arm64, VULNDB= or off).
-	go run ./hack/release --version '$(VERSION)' $(if $(ARCH),--arch '$(ARCH)') $(if $(VULNDB),--vulndb '$(VULNDB)') $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(KEY),--key '$(KEY)')
+release: setup-release ## Make out/release for VERSION=v0.1.0: programs, deb, rpm, images, manifests, provenance, checksums (REGISTRY= of the images, KEY= of dayone keygen, ARCH=amd64,arm64, DARWIN= of Macs, VULNDB= or off).
+	go run ./hack/release --version '$(VERSION)' $(if $(ARCH),--arch '$(ARCH)') $(if $(DARWIN),--darwin '$(DARWIN)') $(if $(VULNDB),--vulndb '$(VULNDB)') $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(KEY),--key '$(KEY)')
 
 .PHONY: test
 test: setup-test build kube-build ## Set up everything, verify, and run all tests against the real parts (as root).

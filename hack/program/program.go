@@ -33,6 +33,8 @@ type Options struct {
 	Cgo bool
 	// Arch is another architecture than this machine's, in Go's spelling; with Cgo it takes Debian's cross compiler.
 	Arch string
+	// OS is another operating system than Linux, in Go's spelling, for a program without Cgo.
+	OS string
 	// Tags are further build tags, LDFlags further flags of the linker.
 	Tags, LDFlags []string
 }
@@ -53,6 +55,9 @@ func Build(ctx context.Context, dir string, o Options, to string) error {
 	}
 	if o.Arch != "" {
 		environment += "\x00GOARCH=" + o.Arch
+	}
+	if o.OS != "" {
+		environment += "\x00GOOS=" + o.OS
 	}
 	if o.Arch != "" && o.Cgo {
 		compiler, err := crossCompiler(o.Arch)

@@ -88,7 +88,7 @@ func (o options) images(ctx context.Context, work string) (err error) {
 		}
 		references[p.Name] = o.registry + "/" + p.Name + "@" + digest.String()
 	}
-	return o.kustomize(ctx, filepath.Join(work, o.architectures[0], "dayone"), references)
+	return o.kustomize(ctx, filepath.Join(work, platform{"linux", o.architectures[0]}.String(), "dayone"), references)
 }
 
 // index is a program's image for each architecture that has it.
@@ -96,7 +96,7 @@ func (o options) index(ctx context.Context, client *appendengine.Client, p image
 	address string) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range o.architectures {
-		binary := filepath.Join(work, arch, p.Name)
+		binary := filepath.Join(work, platform{"linux", arch}.String(), p.Name)
 		if _, err := os.Stat(binary); err != nil {
 			continue // it is not built for this one
 		}

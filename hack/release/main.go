@@ -42,6 +42,8 @@ type options struct {
 	registry string
 	// architectures in Go's spelling. The first is that of this machine, and has all programs.
 	architectures []string
+	// darwin are the architectures for which kubectl's plugin is made for a Mac.
+	darwin []string
 	// key signs; nil signs nothing.
 	key *sign.Key
 	// vulnDB is the URL of a database of known vulnerabilities (https://go.dev/doc/security/vuln/database), or "off".
@@ -74,6 +76,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.registry, "registry", "registry.example.com/dayone",
 		"HOST[:PORT]/NAMESPACE that is going to have the images; the kustomize directory names it")
 	architectures := flags.String("arch", "amd64,arm64", "architectures; the first is this machine's")
+	darwin := flags.String("darwin", "amd64,arm64", "architectures of Macs to make kubectl's plugin for; may be empty")
 	key := flags.String("key", "", "directory of dayone keygen: signs images, provenance, checksums (default: unsigned)")
 	flags.StringVar(&o.vulnDB, "vulndb", "https://vuln.go.dev",
 		"URL of a database of known vulnerabilities, which no program may have; off looks for none")
@@ -81,7 +84,7 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	o.architectures = strings.Split(*architectures, ",")
+	o.architectures, o.darwin = strings.Split(*architectures, ","), strings.FieldsFunc(*darwin, isComma)
 	if !validVersion.MatchString(o.version) {
 		return fmt.Errorf("version %q: write it like v0.1.0, as make release VERSION=v0.1.0", o.version)
 	}
@@ -105,6 +108,25 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	return o.make(ctx)
+}
+
+func isComma(r rune) bool { return r == ',' }
+
+// platform is what programs are made for, in Go's spelling.
+type platform struct{ system, arch string }
+
+// String is its part of file names.
+func (p platform) String() string { return p.system + "_" + p.arch }
+
+// platforms are all: Linux has all programs, darwin kubectl's plugin.
+func (o options) platforms() (out []platform) {
+	for _, arch := range o.architectures {
+		out = append(out, platform{"linux", arch})
+	}
+	for _, arch := range o.darwin {
+		out = append(out, platform{"darwin", arch})
+	}
+	return out
 }
 
 // validVersion is what packages and images can name.
@@ -140,12 +162,12 @@ func (o options) make(ctx context.Context) error {
 		return fmt.Errorf("make work directory: %w", err)
 	}
 	defer os.RemoveAll(work)
-	for _, arch := range o.architectures {
-		if err := o.programs(ctx, filepath.Join(work, arch), arch); err != nil {
+	for _, p := range o.platforms() {
+		if err := o.programs(ctx, filepath.Join(work, p.String()), p); err != nil {
 			return err
 		}
 	}
-	native := filepath.Join(work, o.architectures[0])
+	native := filepath.Join(work, o.platforms()[0].String())
 	if err := checkVulnerabilities(ctx, o, native); err != nil {
 		return err
 	}
@@ -199,8 +221,8 @@ const (
 
 // billsOfMaterials writes what modules each program has, as its own build information says.
 func (o options) billsOfMaterials(_ context.Context, work string) error {
-	for _, arch := range o.architectures {
-		programs, err := filepath.Glob(filepath.Join(work, arch, "*"))
+	for _, p := range o.platforms() {
+		programs, err := filepath.Glob(filepath.Join(work, p.String(), "*"))
 		if err != nil {
 			return fmt.Errorf("write bill of materials: %w", err)
 		}
@@ -208,7 +230,7 @@ func (o options) billsOfMaterials(_ context.Context, work string) error {
 			name := filepath.Base(program)
 			raw, err := o.billOfMaterials(program)
 			if err == nil {
-				err = os.WriteFile(filepath.Join(o.out, fmt.Sprintf("%s_%s_linux_%s.cdx.json", name, o.version, arch)), raw, 0o644)
+				err = os.WriteFile(filepath.Join(o.out, fmt.Sprintf("%s_%s_%s.cdx.json", name, o.version, p)), raw, 0o644)
 			}
 			if err != nil {
 				return fmt.Errorf("write bill of materials of %s: %w", name, err)
@@ -263,17 +285,20 @@ type object = map[string]any
 // krew writes the manifest with which kubectl krew installs the plugin from the archive of its architecture.
 func (o options) krew() error {
 	var platforms []object
-	for _, arch := range o.architectures {
-		name := o.archiveName(arch)
+	for _, p := range o.platforms() {
+		name, program := o.archiveName(p), "dayone"
+		if p.system == "darwin" {
+			program = plugin
+		}
 		sum, err := hashOf(filepath.Join(o.out, name))
 		if err != nil {
 			return err
 		}
 		platforms = append(platforms, object{
-			"selector": object{"matchLabels": object{"os": "linux", "arch": arch}},
+			"selector": object{"matchLabels": object{"os": p.system, "arch": p.arch}},
 			"uri":      "https://dayone.dev/releases/" + o.version + "/" + name,
-			"sha256":   sum, "bin": "dayone",
-			"files": []object{{"from": "dayone", "to": "."}, {"from": "LICENSE", "to": "."},
+			"sha256":   sum, "bin": program,
+			"files": []object{{"from": program, "to": "."}, {"from": "LICENSE", "to": "."},
 				{"from": licensesFile, "to": "."}},
 		})
 	}

@@ -20,18 +20,26 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/hack/images"
+	"dayone.dev/dayone/hack/program"
 )
 
-// programs builds the static programs of an architecture into dir.
-func (o options) programs(ctx context.Context, dir, arch string) error {
-	if arch == o.architectures[0] && arch != runtime.GOARCH {
+// plugin is kubectl's, which is dayone itself on Linux.
+const plugin = "kubectl-dayone"
+
+// programs builds the static programs of a platform into dir.
+func (o options) programs(ctx context.Context, dir string, to platform) error {
+	if o.architectures[0] != runtime.GOARCH {
 		return fmt.Errorf("build programs: this machine is %s: name it first in --arch", runtime.GOARCH)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("build programs: %w", err)
 	}
+	if to.system == "darwin" {
+		return program.Build(ctx, o.source, program.Options{Package: "dayone.dev/dayone/cmd/dayone", OS: to.system,
+			Arch: to.arch, LDFlags: []string{"-X main.version=" + o.version}}, filepath.Join(dir, plugin))
+	}
 	for _, p := range images.Programs() {
-		if _, err := p.BuildFor(ctx, o.source, dir, images.Target{Version: o.version, Arch: arch}); err != nil {
+		if _, err := p.BuildFor(ctx, o.source, dir, images.Target{Version: o.version, Arch: to.arch}); err != nil {
 			return err
 		}
 	}
@@ -98,25 +106,25 @@ func packPages(dir string) error {
 	return nil
 }
 
-// archiveName is the archive of an architecture.
-func (o options) archiveName(arch string) string {
-	return fmt.Sprintf("dayone_%s_linux_%s.tar.gz", o.version, arch)
+// archiveName is the archive of a platform.
+func (o options) archiveName(p platform) string {
+	return fmt.Sprintf("dayone_%s_%s.tar.gz", o.version, p)
 }
 
-// archives packs the programs of each architecture.
+// archives packs the programs of each platform.
 func (o options) archives(_ context.Context, work string) error {
-	for _, arch := range o.architectures {
+	for _, to := range o.platforms() {
 		files := map[string]string{"LICENSE": filepath.Join(o.source, "LICENSE"), licensesFile: filepath.Join(o.out,
 			licensesFile)}
-		programs, err := os.ReadDir(filepath.Join(work, arch))
+		programs, err := os.ReadDir(filepath.Join(work, to.String()))
 		if err != nil {
 			return fmt.Errorf("make archive: %w", err)
 		}
 		for _, p := range programs {
-			files[p.Name()] = filepath.Join(work, arch, p.Name())
+			files[p.Name()] = filepath.Join(work, to.String(), p.Name())
 		}
-		if err := o.archive(filepath.Join(o.out, o.archiveName(arch)), files); err != nil {
-			return fmt.Errorf("make archive of %s: %w", arch, err)
+		if err := o.archive(filepath.Join(o.out, o.archiveName(to)), files); err != nil {
+			return fmt.Errorf("make archive of %s: %w", to, err)
 		}
 	}
 	return nil
@@ -247,7 +255,7 @@ func (o options) contents(work, arch string) ([]nfpmFile, error) {
 	}
 	extras, files := filepath.Join(work, "extras"), filepath.Join(o.source, "hack/release/files")
 	for _, p := range []string{"dayone", "dayone-daemon", "dayone-registry"} {
-		add(0o755, "", filepath.Join(work, arch, p), "/usr/bin/"+p)
+		add(0o755, "", filepath.Join(work, platform{"linux", arch}.String(), p), "/usr/bin/"+p)
 	}
 	out = append(out, nfpmFile{Src: "dayone", Dst: "/usr/bin/kubectl-dayone", Type: "symlink"})
 	add(0o755, "", filepath.Join(files, "kubectl_complete-dayone"), "/usr/bin/kubectl_complete-dayone")

@@ -47,6 +47,7 @@ type parameters struct {
 	Version       string   `json:"version"`
 	Registry      string   `json:"registry"`
 	Architectures []string `json:"architectures"`
+	Darwin        []string `json:"darwin,omitempty"`
 }
 
 // commitOf is the commit that is checked out, and whether the checkout differs from it.
@@ -71,7 +72,7 @@ func writeProvenance(ctx context.Context, o options) error {
 	var p provenance
 	definition := &p.BuildDefinition
 	definition.BuildType = buildType
-	definition.ExternalParameters = parameters{o.version, o.registry, o.architectures}
+	definition.ExternalParameters = parameters{o.version, o.registry, o.architectures, o.darwin}
 	source := sign.Dependency{Name: "source", URI: "git+https://dayone.dev/dayone@" + o.version,
 		Digest: map[string]string{"gitCommit": o.commit}}
 	if o.modified {

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/sha256"
 	"debug/elf"
+	"debug/macho"
 	"encoding/base64"
 	"encoding/json"
 	"io/fs"
@@ -100,13 +101,15 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	out := filepath.Join(t.TempDir(), "release")
 	t.Setenv("SOURCE_DATE_EPOCH", "1767323045")
-	args := []string{"--version", version, "--arch", runtime.GOARCH, "--commit", commit}
+	args := []string{"--version", version, "--arch", runtime.GOARCH, "--darwin", "arm64",
+		"--commit", commit}
 	args = append(args, "--vulndb", "file://"+vulnerabilities(t, module+"/x"))
 	require.NoError(t, run(t.Context(), append(args, "--source", "../..", "--out", out, "--key", key)))
 
 	t.Run("the folder", func(t *testing.T) { folder(t, out) })
 	t.Run("provenance", func(t *testing.T) { attested(t, out) })
 	t.Run("programs are static", func(t *testing.T) { static(t, out) })
+	t.Run("for a Mac", func(t *testing.T) { forAMac(t, out) })
 	t.Run("vulnerabilities", func(t *testing.T) {
 		o := options{source: "../..", vulnDB: "file://" + vulnerabilities(t, module)}
 		err := checkVulnerabilities(t.Context(), o, unpacked(t, out))
@@ -137,6 +140,37 @@ func TestRelease(t *testing.T) {
 		require.NoError(t, run(t.Context(), append(args, "--source", source, "--out", again)))
 		equal(t, sums(t, out), sums(t, again))
 	})
+}
+
+// TestArm64 lets an emulator of the other processor run the program that a release has for it.
+func TestArm64(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program for another processor: left out with -short")
+	}
+	if runtime.GOARCH == "arm64" {
+		t.Skip("this machine is one: TestRelease runs them")
+	}
+	emulator, err := exec.LookPath("qemu-aarch64-static")
+	if err == nil {
+		_, err = exec.LookPath("aarch64-linux-gnu-gcc")
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%v: make setup-test setup-release installs it", err)
+		}
+		t.Skipf("%v: make setup-test setup-release installs it", err)
+	}
+	p, err := images.Find("dayone")
+	require.NoError(t, err)
+	dayone, err := p.BuildFor(t.Context(), "../..", t.TempDir(), images.Target{Version: version, Arch: "arm64"})
+	require.NoError(t, err)
+	said, err := exec.CommandContext(t.Context(), emulator, dayone, "version", "-o", "json").CombinedOutput()
+	require.NoError(t, err, string(said))
+	assert.Contains(t, string(said), `"version": "`+version+`"`)
+	dir := filepath.Join(t.TempDir(), "cluster")
+	said, err = exec.CommandContext(t.Context(), emulator, dayone, "sample", "--dir", dir).CombinedOutput()
+	require.NoError(t, err, string(said))
+	assert.FileExists(t, filepath.Join(dir, "install-config.yaml"))
 }
 
 // module is one that is in each program.
@@ -302,6 +336,24 @@ func static(t *testing.T, out string) {
 	agent, err := os.Stat(filepath.Join(dir, "dayone-daemon"))
 	require.NoError(t, err)
 	assert.Less(t, agent.Size(), int64(28e6))
+}
+
+// forAMac reads what krew installs there. No Mac runs it here.
+func forAMac(t *testing.T, out string) {
+	archive, dir := "dayone_"+version+"_darwin_arm64.tar.gz", t.TempDir()
+	said, err := exec.Command("tar", "-xf", filepath.Join(out, archive), "-C", dir).CombinedOutput()
+	require.NoError(t, err, string(said))
+	f, err := macho.Open(filepath.Join(dir, plugin))
+	require.NoError(t, err)
+	defer f.Close()
+	assert.Equal(t, macho.CpuArm64, f.Cpu)
+	krew, err := os.ReadFile(filepath.Join(out, krewFile))
+	require.NoError(t, err)
+	hash, err := hashOf(filepath.Join(out, archive))
+	require.NoError(t, err)
+	assert.Contains(t, string(krew), hash)
+	assert.Contains(t, string(krew), "os: darwin")
+	assert.FileExists(t, filepath.Join(out, plugin+"_"+version+"_darwin_arm64.cdx.json"))
 }
 
 func imagesAndManifests(t *testing.T, out string) {

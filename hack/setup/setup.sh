@@ -45,6 +45,8 @@ test|rpmbuild|rpm|rpm-build|makes the packages of the tests' extensions
 test|createrepo_c|createrepo-c|createrepo_c|makes a repository of them
 test|dnf|dnf|dnf|installs them in a build
 test|qemu-aarch64-static|qemu-user-static|qemu-user-static|runs what is made for other architectures
+test|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|gcc-aarch64-linux-gnu|links one of them
+test|/usr/aarch64-linux-gnu/lib/libc.a|libc6-dev-arm64-cross|gcc-aarch64-linux-gnu|the static C library for it, which Debian alone has
 test|nft|nftables|nftables|the gate of the openshift flow's bootstrap node
 test|curl|curl|curl|reads the status page as an admin does
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user

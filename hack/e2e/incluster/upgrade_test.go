@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"syscall"
@@ -65,6 +66,8 @@ func TestDayoneIsReplacedWhilePodsBuild(t *testing.T) {
 	w.pool("worker")
 	w.machineOSConfig("worker", holding("before"))
 	first := w.buildRuns()
+	shown := regexp.MustCompile(`(?m)^Building +worker-\S+ +[\dms.]+ +LINE 2: RUN sleep ` + held)
+	w.await(func(context.Context) bool { return shown.MatchString(w.dayone("cluster", "status", "--nodes")) })
 	rendered := kubetest.RenderedConfigs(w.t, w.client)
 	require.NotEmpty(t, rendered)
 	w.replacedBy(newer)
