@@ -222,6 +222,14 @@ const (
 	AnnotationPushedImage = DayonePrefix + "pushed-image"
 	// AnnotationRegistry on a control-plane node is how far its registry is (registry/wanted.Report).
 	AnnotationRegistry = DayonePrefix + "registry"
+	// AnnotationRegistryKey on a node is the key for which its account at the control plane's registries is sealed, and the
+	// account that it uses (registry/poolaccounts.Word). The agent writes it.
+	AnnotationRegistryKey = DayonePrefix + "registry-key"
+	// AnnotationRegistryAccount on a node is that account, which only the node can read (registry/poolaccounts.Sealed).
+	AnnotationRegistryAccount = DayonePrefix + "registry-account"
+	// AnnotationRotateAccount on a pool, or on the Secret with the builders' account at the control plane's registries,
+	// asks for a new account whenever its text is another one. Nobody removes it.
+	AnnotationRotateAccount = DayonePrefix + "rotate-registry-account"
 	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that
 	// would: whoever renders counts as its maker.
 	AnnotationStandalone = DayonePrefix + "standalone"

@@ -115,6 +115,54 @@ func TestUsersFiles(t *testing.T) {
 	}
 }
 
+// TestFurtherUsers: accounts of a second file count beside those of the first, and one that cannot be used leaves those
+// that it had.
+func TestFurtherUsers(t *testing.T) {
+	dir := t.TempDir()
+	hash, err := bcrypt.GenerateFromPassword([]byte("p"), bcrypt.MinCost)
+	require.NoError(t, err)
+	f := userFiles{file: filepath.Join(dir, "users"), more: filepath.Join(dir, "more")}
+	write := func(path, text string) {
+		require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "HASH", string(hash))), 0o600))
+	}
+	write(f.file, "pull:HASH:pull\n")
+	for _, tc := range []struct{ name, more, want, err string }{
+		{name: "none", want: "pull"},
+		{name: "one", more: "pool-a:HASH:pull\n", want: "pull pool-a"},
+		{name: "damaged", more: "pool-b:HASH", want: "pull pool-a", err: "want NAME:BCRYPT:ROLE"},
+		{name: "twice", more: "pool-b:HASH:pull\npool-b:HASH:push\n", want: "pull pool-a", err: "occurs twice"},
+		{name: "the first file's name", more: "pull:HASH:push\npool-b:HASH:pull\n", want: "pull pool-b"},
+		{name: "empty", more: "\n", want: "pull"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.more != "" {
+				write(f.more, tc.more)
+			}
+			users, moreErr, err := f.read()
+			require.NoError(t, err)
+			var names []string
+			for _, u := range users {
+				names = append(names, u.Name)
+				assert.Equal(t, RolePull, u.Role)
+			}
+			assert.Equal(t, tc.want, strings.Join(names, " "))
+			if tc.err != "" {
+				require.ErrorContains(t, moreErr, tc.err)
+				assert.NotEqual(t, tc.more, string(f.accepted))
+				return
+			}
+			require.NoError(t, moreErr)
+		})
+	}
+	require.NoError(t, os.Chmod(f.more, 0o644))
+	_, moreErr, err := f.read()
+	require.NoError(t, err)
+	require.ErrorContains(t, moreErr, "chmod 600")
+	require.NoError(t, os.Remove(f.file))
+	_, _, err = f.read()
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
 func TestGeneratedAccounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "accounts")
 	first, err := LoadOrCreateUsers(dir, "registry.example.com:5000")

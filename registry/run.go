@@ -1,11 +1,15 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -27,6 +31,11 @@ type RunOptions struct {
 	UsersFile string
 	// UsersRole is that of lines without one, as a htpasswd file of distribution has them; "" refuses them.
 	UsersRole Role
+	// MoreUsersFile has further accounts in the same form, each with its role. It may be missing, and what cannot be used
+	// leaves the ones that it had before; "": there are none.
+	MoreUsersFile string
+	// Accepted is called with the content of MoreUsersFile when its accounts are in force; nil calls nothing.
+	Accepted func(content []byte)
 	// Started is called with the address once the server accepts connections; nil calls nothing.
 	Started func(addr string)
 }
@@ -48,7 +57,12 @@ func Run(ctx context.Context, o RunOptions) error {
 		o.UsersFile = filepath.Join(dir, UsersFile)
 	}
 	var err error
-	if o.Users, err = readUsers(o.UsersFile, o.UsersRole); err != nil {
+	if o.Accepted == nil {
+		o.Accepted = func([]byte) {}
+	}
+	users := userFiles{file: o.UsersFile, more: o.MoreUsersFile, role: o.UsersRole}
+	var moreErr error
+	if o.Users, moreErr, err = users.read(); err != nil {
 		return err
 	}
 	s, err := New(o.Options)
@@ -65,7 +79,11 @@ func Run(ctx context.Context, o RunOptions) error {
 		if o.Started != nil {
 			o.Started(s.Addr())
 		}
-		err = s.watch(ctx, o.UsersFile, o.UsersRole)
+		if moreErr != nil {
+			s.log.WithError(moreErr).Error("further users are not usable")
+		}
+		o.Accepted(users.accepted)
+		err = s.watch(ctx, users, o.Accepted)
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
@@ -74,14 +92,14 @@ func Run(ctx context.Context, o RunOptions) error {
 
 // watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and
 // once a day, because a certificate that was made here is renewed before its end.
-func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
+func (s *Server) watch(ctx context.Context, files userFiles, accepted func([]byte)) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	tick, daily := time.NewTicker(filesPoll), time.NewTicker(RenewalPoll)
 	defer tick.Stop()
 	defer daily.Stop()
-	users, certificate := credentials.Stamp(usersFile), credentials.Stamp(s.o.certificateSources()...)
+	users, certificate := files.stamp(), credentials.Stamp(s.o.certificateSources()...)
 	for {
 		all := false
 		select {
@@ -95,9 +113,9 @@ func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
 			all = true
 		case <-tick.C:
 		}
-		if now := credentials.Stamp(usersFile); all || now != users {
+		if now := files.stamp(); all || now != users {
 			users = now
-			s.reloadUsers(usersFile, role)
+			s.reloadUsers(&files, accepted)
 		}
 		if now := credentials.Stamp(s.o.certificateSources()...); all || now != certificate {
 			certificate = now
@@ -112,8 +130,11 @@ func (s *Server) watch(ctx context.Context, usersFile string, role Role) error {
 
 // reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the
 // registry.
-func (s *Server) reloadUsers(file string, role Role) {
-	users, err := readUsers(file, role)
+func (s *Server) reloadUsers(files *userFiles, accepted func([]byte)) {
+	users, moreErr, err := files.read()
+	if moreErr != nil {
+		s.log.WithError(moreErr).Error("further users are not usable, they stay as they were")
+	}
 	if err == nil {
 		err = s.SetUsers(users)
 	}
@@ -121,5 +142,54 @@ func (s *Server) reloadUsers(file string, role Role) {
 		s.log.WithError(err).Error("users file is not usable, the accounts stay as they were")
 		return
 	}
+	accepted(files.accepted)
 	s.log.WithField("users", len(users)).Info("users were read again")
+}
+
+// userFiles are where accounts are.
+type userFiles struct {
+	file, more string
+	role       Role
+	// further are the accounts of more, and accepted its content, as they were last usable.
+	further  []User
+	accepted []byte
+}
+
+func (f *userFiles) stamp() string { return credentials.Stamp(f.file, f.more) }
+
+// read gives the accounts of both files. Those of the first count where a name is in both. moreErr is why the second
+// one is as it was.
+func (f *userFiles) read() (users []User, moreErr, err error) {
+	if users, err = readUsers(f.file, f.role); err != nil {
+		return nil, nil, err
+	}
+	if f.more != "" {
+		moreErr = f.readMore()
+	}
+	for _, u := range f.further {
+		if !slices.ContainsFunc(users, func(have User) bool { return have.Name == u.Name }) {
+			users = append(users, u)
+		}
+	}
+	return users, moreErr, nil
+}
+
+func (f *userFiles) readMore() error {
+	raw, err := readUsersFile(f.more)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.further, f.accepted = nil, nil
+		return nil
+	}
+	var users []User
+	if err == nil {
+		users, err = parseUsers(bytes.NewReader(raw), "")
+	}
+	if err == nil && len(users) > 0 {
+		err = validateUsers(users)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.more, err)
+	}
+	f.further, f.accepted = users, raw
+	return nil
 }

@@ -30,23 +30,34 @@ const (
 // readUsers reads accounts, one a line: NAME:BCRYPT:ROLE, that is a line of htpasswd -B with the role (push or pull) at
 // its end. Lines without a role have role, or are refused when it is "". Empty lines and lines that start with # are
 // skipped. The file must not be readable by others.
-func readUsers(path string, role Role) (users []User, err error) {
-	f, err := os.Open(path)
+func readUsers(path string, role Role) ([]User, error) {
+	raw, err := readUsersFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read users: %w", err)
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
+	users, err := parseUsers(bytes.NewReader(raw), role)
+	if err == nil {
+		err = validateUsers(users)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read users %s: %w", path, err)
+	}
+	return users, nil
+}
+
+func readUsersFile(path string) ([]byte, error) {
+	fi, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
 	}
 	if fi.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("read users %s: mode %o lets others read it: chmod 600 it", path, fi.Mode().Perm())
 	}
-	if users, err = parseUsers(f, role); err != nil {
-		return nil, fmt.Errorf("read users %s: %w", path, err)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
 	}
-	return users, nil
+	return raw, nil
 }
 
 func parseUsers(r io.Reader, role Role) ([]User, error) {
@@ -73,7 +84,7 @@ func parseUsers(r io.Reader, role Role) ([]User, error) {
 	if err := in.Err(); err != nil {
 		return nil, err
 	}
-	return users, validateUsers(users)
+	return users, nil
 }
 
 // LoadOrCreateUsers returns the accounts of dir and makes a push and a pull account with random passwords on the first

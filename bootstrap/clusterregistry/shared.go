@@ -26,7 +26,7 @@ import (
 
 const (
 	// PushSecret and PullSecret are the names of the Secrets for renderedImagePushSecret and baseImagePullSecret.
-	PushSecret = "dayone-registry-push"
+	PushSecret = cluster.RegistryPush
 	PullSecret = "dayone-registry-pull"
 	// Fetched is where Ignition puts the program on the first boot, beside the node agent. One that the node's image
 	// brings to /usr/bin counts before it.

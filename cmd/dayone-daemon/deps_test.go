@@ -18,7 +18,7 @@ func TestAgentLinksNoBuilderAndNoRegistry(t *testing.T) {
 	require.NoError(t, err)
 	for _, dep := range strings.Fields(string(out)) {
 		if slices.Contains([]string{"certs", "credentials", "dial", "forwarder", "imagepolicy", "peers", "places",
-			"quiet", "route", "wanted"},
+			"poolaccounts", "quiet", "route", "wanted"},
 			strings.TrimPrefix(dep, "dayone.dev/dayone/registry/")) { // files, names and a client, without a registry
 			continue
 		}

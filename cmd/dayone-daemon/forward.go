@@ -15,6 +15,7 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/forwarder"
 	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 // forwarderState is where the forwarder says how it does. It is gone after a boot.
@@ -27,7 +28,7 @@ func newForwarder(node string, log *logrus.Entry) (*forwarder.Forwarder, error) 
 	return forwarder.New(forwarder.Options{
 		Node: node, PeersFile: peers.Path, Account: account, StateFile: forwarderState, Log: log,
 		CertsDirs: []string{"/etc/containers/certs.d", "/etc/docker/certs.d"},
-		AuthFiles: firstboot.PullCredentials(),
+		AuthFiles: append([]string{poolaccounts.AuthPath}, firstboot.PullCredentials()...),
 		Serving: func(m forwarder.Mirror) error {
 			var want mirrorfiles.Mirror
 			if m != (forwarder.Mirror{}) {

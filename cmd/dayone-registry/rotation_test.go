@@ -79,17 +79,32 @@ func (c client) pull(addr string, image wanted.Image) error {
 
 func (c client) push(t *testing.T, addr string) wanted.Image {
 	t.Helper()
-	options, end, err := c.options(registry.PushAuthFile)
+	image, err := c.pushRandom(addr)
 	require.NoError(t, err)
+	return image
+}
+
+// pushRandom pushes an image that nobody has.
+func (c client) pushRandom(addr string) (out wanted.Image, err error) {
+	options, end, err := c.options(registry.PushAuthFile)
+	if err != nil {
+		return out, err
+	}
 	defer end()
 	img, err := random.Image(20_000, 2)
-	require.NoError(t, err)
+	if err != nil {
+		return out, err
+	}
 	d, err := img.Digest()
-	require.NoError(t, err)
+	if err != nil {
+		return out, err
+	}
 	to, err := name.NewDigest(addr + "/ns/os@" + d.String())
-	require.NoError(t, err)
-	require.NoError(t, remote.Write(to, img, options...))
-	return wanted.Image{Repository: "ns/os", Digest: digest.Digest(d.String()), By: []string{"test"}}
+	if err != nil {
+		return out, err
+	}
+	return wanted.Image{Repository: "ns/os", Digest: digest.Digest(d.String()), By: []string{"test"}},
+		remote.Write(to, img, options...)
 }
 
 // bring copies one file of the shared directory, as a node's agent writes it.
@@ -109,13 +124,24 @@ type fleet struct {
 
 func newFleet(t *testing.T) fleet {
 	t.Helper()
+	f := newFleetOf(t, 3)
+	for _, h := range f.hosts {
+		stop := h.start(t)
+		t.Cleanup(func() { require.NoError(t, stop()) })
+	}
+	return f
+}
+
+// newFleetOf is a control plane of n registries that do not run yet.
+func newFleetOf(t *testing.T, n int) fleet {
+	t.Helper()
 	f := fleet{shared: t.TempDir(), client: client{t.TempDir()}}
 	_, err := registry.LoadOrCreateUsers(f.shared, sharedName)
 	require.NoError(t, err)
 	_, err = certs.LoadOrCreateCA(f.shared, certs.CAOptions{CommonName: "CA"})
 	require.NoError(t, err)
 	var list peers.List
-	for i := range 3 {
+	for i := range n {
 		h := newHostIn(t, f.shared)
 		h.node = fmt.Sprintf("m%d", i)
 		f.hosts = append(f.hosts, h)
@@ -127,8 +153,6 @@ func newFleet(t *testing.T) fleet {
 			"registry": sharedName, "peers": list.Peers})
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(h.dir, "peers.json"), raw, 0o600))
-		stop := h.start(t)
-		t.Cleanup(func() { require.NoError(t, stop()) })
 	}
 	for _, file := range clientFiles() {
 		bring(t, f.shared, f.client.dir, file)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -17,6 +18,7 @@ import (
 
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/replica"
 	"dayone.dev/dayone/registry/storage"
 	"dayone.dev/dayone/registry/wanted"
@@ -41,7 +43,7 @@ type options struct {
 	root, config, state string
 	listen              string
 	hosts               []string
-	peers, node         string
+	peers, node, auth   string
 	minFree             int
 	rate                int64
 	grace               time.Duration
@@ -61,11 +63,14 @@ func newCommand(version string) *cobra.Command {
 	f.StringVar(&o.config, "config", defaultConfig, "directory with "+usersFile+" (lines of NAME:BCRYPT:ROLE), "+pullFile+
 		" (the account with which registries pull from each other), "+caFile+" and ca.key, from which the server "+
 		"certificate is made")
-	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images and of the report")
+	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images, of the controller's accounts and of "+
+		"the report")
 	f.StringVar(&o.listen, "listen", net.JoinHostPort("", strconv.Itoa(peers.Port)), "HOST:PORT to listen on")
 	f.StringSliceVar(&o.hosts, "host", nil, "further name of the certificate, as that of the images (repeatable)")
 	f.StringVar(&o.peers, "peers", peers.Path, "file with the addresses of the cluster's registries")
 	f.StringVar(&o.node, "node", "", "this node's name among them; default: the host's name")
+	f.StringVar(&o.auth, "auth", poolaccounts.AuthPath, "account of this node, which its agent brings; it counts before "+
+		pullFile)
 	f.IntVar(&o.minFree, "min-free", defaultMinFree, "percent of the disk that stay free")
 	f.Int64Var(&o.rate, "rate", replica.DefaultBytesPerSecond/mega, "MiB a second that are fetched at most")
 	f.DurationVar(&o.grace, "grace", replica.DefaultGrace, "how long an image stays that nothing wants")
@@ -95,10 +100,18 @@ func (o options) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	var accepted atomic.Pointer[string] // the hash of the controller's accounts that are in force
+	accepted.Store(new(string))
 	beside := replica.Options{Dir: o.state, Self: o.node, CAFile: filepath.Join(o.config, caFile),
-		AuthFile: filepath.Join(o.config, pullFile), BytesPerSecond: o.rate * mega, Grace: o.grace, Log: log,
+		AuthFile: filepath.Join(o.config, pullFile), NodeAuthFile: o.auth,
+		Accounts: func() string { return *accepted.Load() }, BytesPerSecond: o.rate * mega, Grace: o.grace, Log: log,
 		Peers: func() (peers.List, error) { return peers.Read(o.peers) }}
 	return registry.Run(c.Context(), registry.RunOptions{UsersFile: filepath.Join(o.config, usersFile),
+		MoreUsersFile: filepath.Join(o.state, wanted.AccountsFile),
+		Accepted: func(content []byte) {
+			hash := wanted.AccountsHash(content)
+			accepted.Store(&hash)
+		},
 		Options: registry.Options{Root: o.root, Listen: o.listen, TLSDir: o.config, Hosts: o.hosts, MinFreeBytes: minFree,
 			Realm: "dayone registry", Log: log,
 			Beside: func(ctx context.Context, store *storage.Store) { replica.Run(ctx, store, beside) }},

@@ -20,6 +20,7 @@ import (
 
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -58,10 +59,21 @@ func (h host) start(t *testing.T) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCommand("test")
 	c.SetArgs([]string{"--config", h.config, "--root", filepath.Join(h.dir, "root"), "--state", h.state(),
-		"--listen", h.addr, "--peers", filepath.Join(h.dir, "peers.json"), "--node", h.node, "--min-free", "0"})
+		"--listen", h.addr, "--peers", filepath.Join(h.dir, "peers.json"), "--node", h.node, "--min-free", "0",
+		"--auth", filepath.Join(h.dir, poolaccounts.AuthPath)})
 	c.SetErr(io.Discard)
 	ended := make(chan error, 1)
 	go func() { ended <- c.ExecuteContext(ctx) }()
+	h.answers(t)
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// answers waits until the program takes connections.
+func (h host) answers(t *testing.T) {
+	t.Helper()
 	require.Eventually(t, func() bool {
 		conn, err := net.Dial("tcp", h.addr)
 		if err == nil {
@@ -69,10 +81,6 @@ func (h host) start(t *testing.T) (stop func() error) {
 		}
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
-	return func() error {
-		cancel()
-		return <-ended
-	}
 }
 
 func (h host) state() string { return filepath.Join(h.dir, "state") }

@@ -125,7 +125,8 @@ func annotations() []string {
 	return []string{manifests.AnnotationPlan, manifests.AnnotationUpdateTimes, manifests.AnnotationPrefetch,
 		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced,
 		manifests.AnnotationPinnedImageSets, manifests.AnnotationPinnedImageSetsDone,
-		manifests.AnnotationPinnedImageSetsError, manifests.AnnotationSoftReboot, manifests.AnnotationLastBoot}
+		manifests.AnnotationPinnedImageSetsError, manifests.AnnotationSoftReboot, manifests.AnnotationLastBoot,
+		manifests.AnnotationRegistryKey, manifests.AnnotationRegistryAccount}
 }
 
 // agentsAnnotations are keys of MCO's that the node agent writes, as MCO's own agent does: they go where dayone's has

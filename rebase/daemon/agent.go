@@ -87,6 +87,7 @@ type edges struct {
 	events      *teller
 	signs       *signs
 	trust       clusterTrust
+	account     *registryAccount
 	drift       *driftDetector
 	prefetch    *prefetcher
 	pins        *pinning
@@ -170,6 +171,7 @@ func New(o Options) (*Agent, error) {
 		events: newTeller(o), signs: newSigns(o),
 		trust: clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log,
 			synced: &syncedTrust{}},
+		account: &registryAccount{root: o.Root, node: o.Node, log: o.Log},
 		drift: &driftDetector{root: o.Root, deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
 			log: o.Log},
 		prefetch:    newPrefetcher(o, m),
@@ -249,6 +251,7 @@ func (a *Agent) step(ctx context.Context) (journal, time.Duration, error) {
 		return j, 0, introduce(ctx, &a.edges, n)
 	}
 	a.edges.signs.show(ctx, &a.edges, n)
+	a.edges.account.settle(ctx, a.edges.record, n)
 	next, after, err := a.advance(ctx, n, j)
 	a.stepped = a.stepped || err == nil
 	switch {

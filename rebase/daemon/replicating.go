@@ -132,11 +132,14 @@ func (r *replicating) once(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// bringList writes what the node's registry must hold.
+// bringList writes what the node's registry must hold, and the accounts that it accepts beside its own.
 func (r *replicating) bringList(ctx context.Context) error {
 	files, err := r.cluster.RegistryFiles(ctx, cluster.RegistryName)
 	if list := files[wanted.ListFile]; err == nil && list != "" {
 		_, err = wanted.WriteFile(filepath.Join(r.dir, wanted.ListFile), []byte(list))
+	}
+	if accounts, there := files[wanted.AccountsFile]; there { // former controllers have none
+		err = errors.Join(err, wanted.WriteAccounts(filepath.Join(r.dir, wanted.AccountsFile), accounts))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,10 +124,22 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	conditions := judge(list, members, unknown)
+	users, current, more, accountsErr := r.accounts(ctx, v)
+	if current.Type == "" { // the list does not wait for accounts, and registries keep those that they have
+		users, current = have.users, metav1.Condition{Type: conditionAccounts, Status: metav1.ConditionFalse,
+			Reason: "Failed", Message: accountsErr.Error()}
+	}
+	next := published{list: list, peers: string(addresses), users: users,
+		conditions: append(judge(list, members, unknown), current)}
 	r.metrics.set(list, members, len(unknown))
-	if err := r.write(ctx, have, list, string(addresses), conditions); err != nil {
-		return reconcile.Result{}, err
+	if err := r.write(ctx, have, next); err != nil {
+		return reconcile.Result{}, errors.Join(err, accountsErr)
+	}
+	if accountsErr != nil {
+		return reconcile.Result{}, accountsErr
+	}
+	if more {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	return reconcile.Result{RequeueAfter: renew / 2}, nil
 }

@@ -33,9 +33,10 @@ const (
 
 // published is what the ConfigMaps had when they were read.
 type published struct {
-	list       wanted.List
-	peers      string
-	conditions []metav1.Condition
+	list wanted.List
+	// peers are the addresses; users are accounts that registries accept beside their own.
+	peers, users string
+	conditions   []metav1.Condition
 }
 
 // read asks the API and no cache: the controller may read these ConfigMaps only. One that is missing or damaged is
@@ -51,7 +52,7 @@ func (r *reconciler) read(ctx context.Context) (published, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return published{}, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryPeersName, err)
 	}
-	out := published{peers: addresses.Data[wanted.PeersFile]}
+	out := published{peers: addresses.Data[wanted.PeersFile], users: have.Data[wanted.AccountsFile]}
 	if raw := have.Data[wanted.ListFile]; raw != "" {
 		if out.list, err = wanted.Decode([]byte(raw)); err != nil {
 			r.o.Log.WithError(err).Warn("published list is damaged and is written anew")
@@ -64,19 +65,19 @@ func (r *reconciler) read(ctx context.Context) (published, error) {
 }
 
 // write publishes what differs. A list that is too large leaves the one before, and says so.
-func (r *reconciler) write(ctx context.Context, have published, list wanted.List, peers string,
-	conditions []metav1.Condition) error {
+func (r *reconciler) write(ctx context.Context, have, next published) error {
+	list := next.list
 	settled := slices.Clone(have.conditions)
-	for _, c := range conditions {
+	for _, c := range next.conditions {
 		c.LastTransitionTime = metav1.NewTime(r.o.Now().UTC())
 		meta.SetStatusCondition(&settled, c)
 	}
-	if have.peers != peers {
-		if err := r.apply(ctx, cluster.RegistryPeersName, map[string]string{wanted.PeersFile: peers}); err != nil {
+	if have.peers != next.peers {
+		if err := r.apply(ctx, cluster.RegistryPeersName, map[string]string{wanted.PeersFile: next.peers}); err != nil {
 			return err
 		}
 	}
-	if reflect.DeepEqual(have.list, list) && reflect.DeepEqual(have.conditions, settled) {
+	if reflect.DeepEqual(have.list, list) && have.users == next.users && reflect.DeepEqual(have.conditions, settled) {
 		return nil
 	}
 	raw, err := list.Encode()
@@ -88,7 +89,7 @@ func (r *reconciler) write(ctx context.Context, have published, list wanted.List
 		return fmt.Errorf("write conditions: %w", err)
 	}
 	if err := r.apply(ctx, cluster.RegistryName, map[string]string{wanted.ListFile: string(raw),
-		cluster.StatusConditions: string(shown)}); err != nil {
+		wanted.AccountsFile: next.users, cluster.StatusConditions: string(shown)}); err != nil {
 		return err
 	}
 	if have.list.Hash() != list.Hash() {

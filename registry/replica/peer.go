@@ -48,7 +48,7 @@ func (r *replica) dial(list peers.List) []*peer {
 			continue
 		}
 		at := transfer.Endpoint{Reference: p.Address, CAFile: r.o.CAFile}
-		err := at.UseAccountOf(r.o.AuthFile)
+		err := at.UseAccountOf(r.o.authFile())
 		var site *transfer.Upstream
 		if err == nil {
 			site, err = transfer.NewUpstream(at)

@@ -44,6 +44,10 @@ type Options struct {
 	CAFile string
 	// AuthFile is a pull secret; its first account may pull from every peer.
 	AuthFile string
+	// NodeAuthFile counts before AuthFile where it is there: the account that the cluster's controller gives the node.
+	NodeAuthFile string
+	// Accounts is the wanted.AccountsHash of what the server accepts, for the report; nil: it has none of these.
+	Accounts func() string
 	// Every is the pause between two looks; 0 is ten seconds.
 	Every time.Duration
 	// BytesPerSecond bounds what is fetched; 0 is DefaultBytesPerSecond.
@@ -65,10 +69,21 @@ func (o Options) withDefaults() Options {
 	if o.Peers == nil {
 		o.Peers = func() (peers.List, error) { return peers.List{}, nil }
 	}
+	if o.Accounts == nil {
+		o.Accounts = func() string { return "" }
+	}
 	if o.Log == nil {
 		o.Log = quiet.Log()
 	}
 	return o
+}
+
+// authFile is the one that counts.
+func (o Options) authFile() string {
+	if _, err := os.Stat(o.NodeAuthFile); err == nil {
+		return o.NodeAuthFile
+	}
+	return o.AuthFile
 }
 
 func (o Options) file(name string) string { return filepath.Join(o.Dir, name) }
@@ -140,7 +155,7 @@ func (r *replica) look(ctx context.Context) error {
 		problem = err.Error()
 	}
 	if !r.known {
-		return wanted.WriteReport(r.o.file(wanted.ReportFile), wanted.Report{
+		return wanted.WriteReport(r.o.file(wanted.ReportFile), wanted.Report{Accounts: r.o.Accounts(),
 			Problem: cmp.Or(problem, "the registry has no list of wanted images yet: the node's agent brings it")})
 	}
 	list, err := r.o.Peers()
@@ -192,7 +207,7 @@ func (r *replica) report(missing []wanted.Missing, problem string) error {
 		return fmt.Errorf("report of the registry: %w", err)
 	}
 	out := wanted.NewReport(r.list, missing, free, r.store.Used()-r.store.Reserved())
-	out.Problem = problem
+	out.Problem, out.Accounts = problem, r.o.Accounts()
 	out.SetRoom(left)
 	if out.Held != r.said.Held || out.List != r.said.List || len(out.Missing) != len(r.said.Missing) {
 		log := r.o.Log.WithFields(logrus.Fields{"wanted": out.Wanted, "held": out.Held})

@@ -26,6 +26,8 @@ const (
 	Dir        = "/var/lib/dayone/replica"
 	ListFile   = "list.json"
 	ReportFile = "report.json"
+	// AccountsFile has accounts beside those of the registry's own users file, in the same form: the controller's.
+	AccountsFile = "accounts"
 	// PeersFile has the addresses of the registries (registry/peers) beside the list, where it is published.
 	PeersFile = "peers.json"
 
@@ -33,6 +35,8 @@ const (
 	MaxBytes = 900 << 10
 	// MaxImages of a list: a hundred pools with ten revisions each.
 	MaxImages = 1000
+	// maxAccountsBytes of AccountsFile: a thousand accounts, beside a full list in one ConfigMap.
+	maxAccountsBytes = 100 << 10
 	// maxBy is how many of those who want an image its entry names.
 	maxBy = 8
 )
@@ -183,6 +187,29 @@ func WriteFile(path string, raw []byte) (bool, error) {
 		return false, fmt.Errorf("write list of wanted images: %w", err)
 	}
 	return true, nil
+}
+
+// WriteAccounts keeps the content of AccountsFile, whole or not at all, mode 0600.
+func WriteAccounts(path, content string) error {
+	if len(content) > maxAccountsBytes {
+		return fmt.Errorf("write registry accounts: %d bytes are more than %d", len(content), maxAccountsBytes)
+	}
+	if have, err := os.ReadFile(path); err == nil && string(have) == content {
+		return nil
+	}
+	if err := renameio.WriteFile(path, []byte(content), 0o600); err != nil {
+		return fmt.Errorf("write registry accounts: %w", err)
+	}
+	return nil
+}
+
+// AccountsHash tells one content of AccountsFile from another; without content it is "".
+func AccountsHash(content []byte) string {
+	if len(content) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:16])
 }
 
 func readBounded(path string, most int64) (raw []byte, err error) {

@@ -46,6 +46,8 @@ type Report struct {
 	// RoomBytes is how much more the registry may store, of which it keeps the first four binary digits; nil where an
 	// older registry does not say it.
 	RoomBytes *int64 `json:"roomBytes,omitempty"`
+	// Accounts is the AccountsHash of the controller's accounts that the registry accepts; "" where it has none.
+	Accounts string `json:"accounts,omitempty"`
 }
 
 // Missing is an image that a registry must hold and does not.

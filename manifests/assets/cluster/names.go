@@ -43,6 +43,11 @@ const (
 	// RegistryPeersName names the ConfigMap with the addresses of these registries. It is one of its own because each node
 	// reads it, and the list may have a megabyte.
 	RegistryPeersName = "dayone-registry-peers"
+	// RegistryAccounts names the Secret with the accounts of pools and builders at the control plane's registries. Only
+	// dayone-controller writes it.
+	RegistryAccounts = "dayone-registry-accounts"
+	// RegistryPush names the Secret for renderedImagePushSecret with which builds push to these registries.
+	RegistryPush = "dayone-registry-push"
 	// StatusConditions is StatusName's key with a list of metav1.Condition; other ConfigMaps of dayone may have it, too.
 	StatusConditions = "conditions.json"
 	// ReleaseName names the ConfigMap that says how far an OpenShift release is followed in mode full, and the

@@ -28,7 +28,7 @@ const (
 )
 
 // asked is what others ask the agent for: whatever else changes on its node is not its business.
-type asked struct{ config, image, drained, ahead, pinned, endTrust string }
+type asked struct{ config, image, drained, ahead, pinned, endTrust, account string }
 
 // Wake sends whenever somebody asks this node for something else, when what the cluster gives all nodes changes, and
 // when a watch begins anew: the API may have been away meanwhile. A value that nobody takes is not repeated. It ends
@@ -45,7 +45,8 @@ func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 	go c.follow(ctx, c.watch, c.node, func(o *metav1.PartialObjectMetadata) {
 		r, err := nodestate.Parse(o.Annotations)
 		now := asked{r.DesiredConfig, r.DesiredImage, r.LastAppliedDrain, o.Annotations[manifests.AnnotationPrefetch],
-			o.Annotations[manifests.AnnotationPinnedImageSets], o.Annotations[manifests.AnnotationEndTrust]}
+			o.Annotations[manifests.AnnotationPinnedImageSets], o.Annotations[manifests.AnnotationEndTrust],
+			o.Annotations[manifests.AnnotationRegistryAccount]}
 		if err != nil || now != seen {
 			seen = now
 			send()

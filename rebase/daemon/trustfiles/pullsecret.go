@@ -12,6 +12,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 const (
@@ -33,25 +34,18 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("the ControllerConfig's internalRegistryPullSecret: %w", err)
 	}
-	kubelet, err := readIfThere(filepath.Join(root, kubeletAuth))
-	if err != nil {
-		return false, err
+	read := map[string][]byte{}
+	for _, p := range []string{kubeletAuth, nodesettings.PullSecretPath, poolaccounts.AuthPath, mirrorfiles.AuthPath,
+		PullAuthPath} {
+		if read[p], err = readIfThere(filepath.Join(root, p)); err != nil {
+			return false, err
+		}
 	}
-	installed, err := readIfThere(filepath.Join(root, nodesettings.PullSecretPath))
-	if err != nil {
-		return false, err
-	}
-	forwarder, err := readIfThere(filepath.Join(root, mirrorfiles.AuthPath))
-	if err != nil {
-		return false, err
-	}
-	at := filepath.Join(root, PullAuthPath)
-	have, err := readIfThere(at)
-	if err != nil {
-		return false, err
-	}
+	at, have := filepath.Join(root, PullAuthPath), read[PullAuthPath]
+	kubelet, installed := read[kubeletAuth], read[nodesettings.PullSecretPath]
+	account, forwarder := read[poolaccounts.AuthPath], read[mirrorfiles.AuthPath]
 	ours := marked(have)
-	if len(internal) == 0 && len(kubelet) == 0 && len(installed) == 0 && len(forwarder) == 0 {
+	if len(internal)+len(kubelet)+len(installed)+len(account)+len(forwarder) == 0 {
 		return removeMerged(at, ours)
 	}
 	next := have // somebody else's: what is in it stays
@@ -67,7 +61,7 @@ func (s Set) applyPullSecret(root string) (bool, error) {
 		}
 		layers = append(layers, own)
 	}
-	for _, l := range append(layers, forwarder) {
+	for _, l := range append(layers, account, forwarder) {
 		if next, err = credentials.Merge(next, l); err != nil {
 			return false, fmt.Errorf("merge credentials for pulls: %w", err)
 		}

@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/sirupsen/logrus"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/registry/poolaccounts"
+)
+
+// registryAccount keeps the account of the node's pool at the registries of the control plane on the node. The
+// controller seals it for the node's key and replaces it; it is in no image.
+type registryAccount struct {
+	root, node string
+	log        *logrus.Entry
+	own        *poolaccounts.Node
+}
+
+// settle takes what the controller has sealed, and says which account the node uses. What fails is tried again when the
+// agent looks next: the node goes on with the account that it has.
+func (a *registryAccount) settle(ctx context.Context, w recordWriter, n node) {
+	if n.away {
+		return
+	}
+	if err := a.follow(ctx, w, n); err != nil {
+		a.log.WithError(err).Warn("cannot take over the node's account at the registries of the control plane")
+	}
+}
+
+func (a *registryAccount) follow(ctx context.Context, w recordWriter, n node) (err error) {
+	if a.own == nil {
+		if a.own, err = poolaccounts.OpenNode(a.root, a.node); err != nil {
+			return err
+		}
+	}
+	took, err := a.own.Take(poolaccounts.Read[poolaccounts.Sealed](n.object.Annotations[manifests.AnnotationRegistryAccount]))
+	if err != nil {
+		return err
+	}
+	if took {
+		a.log.Info("the node has another account at the registries of the control plane")
+	}
+	word, err := poolaccounts.Annotation(a.own.Word())
+	if err != nil || word == n.object.Annotations[manifests.AnnotationRegistryKey] {
+		return err
+	}
+	return w.annotate(ctx, map[string]*string{manifests.AnnotationRegistryKey: &word})
+}

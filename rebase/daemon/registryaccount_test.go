@@ -1,0 +1,74 @@
+package daemon_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/daemon/trustfiles"
+	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/poolaccounts"
+	"dayone.dev/dayone/registry/wanted"
+)
+
+// TestAnAccountOfThePool: the agent takes the account that the controller seals for its node, and pulls use it. The
+// registry of the control plane is played: it says that it accepts what is published.
+func TestAnAccountOfThePool(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-account-1"), "")
+	f.controllerConfig(deploytest.NewAuthority(t).PEM)
+	n := f.object()
+	n.Labels["dayone.test/pool"] = "sealed"
+	require.NoError(t, f.env.Client.Update(t.Context(), n))
+	f.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "sealed"}, Spec: mcfgv1.MachineConfigPoolSpec{
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dayone.test/pool": "sealed"}}}})
+	master := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "master-of-" + f.name,
+		Labels: map[string]string{"node-role.kubernetes.io/master": ""}}}
+	f.create(master)
+	master.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	require.NoError(t, f.env.Client.Status().Update(t.Context(), master))
+	f.registries(prometheus.NewPedanticRegistry())
+	end := f.running(false)
+	defer end()
+
+	accepts := ""
+	require.Eventually(t, func() bool {
+		var m corev1.ConfigMap
+		_ = f.env.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace,
+			Name: cluster.RegistryName}, &m) // it is not there yet
+		if hash := wanted.AccountsHash([]byte(m.Data[wanted.AccountsFile])); hash != accepts {
+			accepts = hash
+			report, err := wanted.Report{Accounts: hash}.Encode()
+			require.NoError(t, err)
+			before := master.DeepCopy()
+			metav1.SetMetaDataAnnotation(&master.ObjectMeta, manifests.AnnotationRegistry, report)
+			require.NoError(t, f.env.Client.Patch(t.Context(), master, client.MergeFrom(before)))
+		}
+		have, err := credentials.Read(filepath.Join(f.m.root, trustfiles.PullAuthPath))
+		if err != nil {
+			return false
+		}
+		a, found, err := have.Find(finalName + "/ns/os")
+		return err == nil && found && a.Username ==
+			poolaccounts.Read[poolaccounts.Word](f.object().Annotations[manifests.AnnotationRegistryKey]).Account
+	}, time.Minute, 50*time.Millisecond, "the node pulls with the account of its pool")
+	sealed := f.object().Annotations[manifests.AnnotationRegistryAccount]
+	have, err := credentials.Read(filepath.Join(f.m.root, poolaccounts.AuthPath))
+	require.NoError(t, err)
+	a, _, err := have.Find(finalName)
+	require.NoError(t, err)
+	assert.Regexp(t, "^pool-sealed-", a.Username)
+	assert.NotContains(t, sealed, a.Password)
+	assert.Contains(t, sealed, a.Username)
+}
