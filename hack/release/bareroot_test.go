@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,7 @@ import (
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/cache"
+	"dayone.dev/dayone/hack/codeblocks"
 )
 
 // enter runs a command in the root $ROOT: with mounts, processes and a network of its own, the release folder at
@@ -29,17 +31,37 @@ mount --mkdir --bind -o ro "$RELEASE" "$ROOT/release"
 mount --mkdir --bind -o ro "$BASE" "$ROOT/base"
 exec chroot "$ROOT" sh -ec "$0"`
 
-// day1 is what a new user does with the sample, and reads. The bootstrap serves until it is stopped.
-const day1 = `dayone version -o json
-dayone sample --dir /cluster
-dayone prepare --dir /cluster
-dayone manifests --dir /cluster
-dayone bootstrap --dir /cluster --base oci:/base >/bootstrap.log 2>&1 &
+// served waits until the bootstrap serves nodes; it goes on until it is stopped.
+const served = ` >/bootstrap.log 2>&1 &
 timeout 300 sh -c 'until dayone status | grep -q "^done  *serve"; do
 kill -0 '$!' || { cat /bootstrap.log; exit 1; }; sleep 1; done' || { cat /bootstrap.log; dayone status; exit 1; }
-dayone status
-kill $!
-wait $! || true`
+`
+
+// day1 is what the README lets a new user do with the sample.
+func day1(t *testing.T) string {
+	t.Helper()
+	blocks, err := codeblocks.Of("../../README.md")
+	require.NoError(t, err)
+	for _, b := range blocks {
+		lines := b.Commands()
+		if len(lines) == 0 || !strings.HasPrefix(lines[0], "dayone sample ") {
+			continue
+		}
+		script := "cd /\ndayone version -o json\n"
+		for _, line := range lines {
+			line, _, _ = strings.Cut(line, "  #")
+			line = strings.ReplaceAll(line, "oci:/path/to/base", "oci:/base")
+			if strings.HasPrefix(line, "dayone bootstrap ") {
+				line += served
+			}
+			script += line + "\n"
+		}
+		require.Contains(t, script, served)
+		return script + "kill $!\nwait $! || true"
+	}
+	require.Fail(t, "the README has no walk from the sample on")
+	return ""
+}
 
 // bareRoots installs deb and rpm in a Debian without anything but its essential packages: no Go, no checkout, no crun,
 // no ostree, no systemd that runs.
@@ -58,7 +80,7 @@ func bareRoots(t *testing.T, out string) {
 	}
 	t.Run("deb", func(t *testing.T) {
 		in(t, "dpkg -i /release/dayone_0.1.0_"+runtime.GOARCH+".deb")
-		said := in(t, day1)
+		said := in(t, day1(t))
 		assert.Contains(t, said, `"version": "`+version+`"`)
 		assert.Regexp(t, `(?m)^done +build-master`, said)
 		in(t, "dpkg -r dayone")
@@ -77,7 +99,9 @@ func bareRoots(t *testing.T, out string) {
 		rpm("--install", "--nodeps", filepath.Join(out, "dayone-0.1.0-1."+machine+".rpm"))
 		assert.Empty(t, rpm("--verify", "dayone"), "files are as the package has them")
 		assert.Contains(t, rpm("--query", "--list", "dayone"), "/usr/lib/systemd/system/dayone-bootstrap.service")
-		assert.Contains(t, in(t, "dayone version"), version)
+		said := in(t, "rm -rf /cluster /var/lib/dayone\n"+day1(t))
+		assert.Contains(t, said, `"version": "`+version+`"`)
+		assert.Regexp(t, `(?m)^done +build-master`, said)
 		rpm("--erase", "dayone")
 		assert.NoFileExists(t, filepath.Join(root, "usr/bin/dayone"))
 	})
