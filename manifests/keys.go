@@ -222,8 +222,8 @@ const (
 	AnnotationPushedImage = DayonePrefix + "pushed-image"
 	// AnnotationRegistry on a control-plane node is how far its registry is (registry/wanted.Report).
 	AnnotationRegistry = DayonePrefix + "registry"
-	// AnnotationRegistryKey on a node is the key for which its account at the control plane's registries is sealed, and the
-	// account that it uses (registry/poolaccounts.Word). The agent writes it.
+	// AnnotationRegistryKey on a node is the key for which its account at the control plane's registries is sealed, and
+	// the account that it uses (registry/poolaccounts.Word). The agent writes it.
 	AnnotationRegistryKey = DayonePrefix + "registry-key"
 	// AnnotationRegistryAccount on a node is that account, which only the node can read (registry/poolaccounts.Sealed).
 	AnnotationRegistryAccount = DayonePrefix + "registry-account"

@@ -63,8 +63,8 @@ func newCommand(version string) *cobra.Command {
 	f.StringVar(&o.config, "config", defaultConfig, "directory with "+usersFile+" (lines of NAME:BCRYPT:ROLE), "+pullFile+
 		" (the account with which registries pull from each other), "+caFile+" and ca.key, from which the server "+
 		"certificate is made")
-	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images, of the controller's accounts and of "+
-		"the report")
+	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images, of the controller's accounts "+
+		"and of the report")
 	f.StringVar(&o.listen, "listen", net.JoinHostPort("", strconv.Itoa(peers.Port)), "HOST:PORT to listen on")
 	f.StringSliceVar(&o.hosts, "host", nil, "further name of the certificate, as that of the images (repeatable)")
 	f.StringVar(&o.peers, "peers", peers.Path, "file with the addresses of the cluster's registries")

@@ -13,7 +13,7 @@ var floors = map[string][]string{
 	"manifests":     {"installconfig"},
 	"build":         {"installconfig", "manifests", "registry"},
 	"rebase": {"installconfig", "manifests", "registry/credentials", "registry/imagepolicy", "registry/peers",
-		"registry/places", "registry/wanted"},
+		"registry/places", "registry/poolaccounts", "registry/wanted"},
 	"bootstrap": {"installconfig", "manifests", "registry", "build", "rebase"},
 	"docs":      {},
 	"cmd":       {"docs", "installconfig", "manifests", "registry", "build", "rebase", "bootstrap"},

@@ -34,7 +34,8 @@ func (a *registryAccount) follow(ctx context.Context, w recordWriter, n node) (e
 			return err
 		}
 	}
-	took, err := a.own.Take(poolaccounts.Read[poolaccounts.Sealed](n.object.Annotations[manifests.AnnotationRegistryAccount]))
+	sealed := n.object.Annotations[manifests.AnnotationRegistryAccount]
+	took, err := a.own.Take(poolaccounts.Read[poolaccounts.Sealed](sealed))
 	if err != nil {
 		return err
 	}

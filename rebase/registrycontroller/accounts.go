@@ -52,7 +52,8 @@ func (r *reconciler) accounts(ctx context.Context, v wantedimages.View) (users s
 	}
 	state, err := poolaccounts.Decode(kept.Data[accountsKey])
 	if err != nil {
-		return "", c, false, fmt.Errorf("secret %s: %w: delete it, and all accounts are made anew", cluster.RegistryAccounts, err)
+		return "", c, false, fmt.Errorf("secret %s: %w: delete it, and all accounts are made anew",
+			cluster.RegistryAccounts, err)
 	}
 	in, placed := r.accountsView(v, state, push, pushed)
 	next, waits, err := state.Next(r.o.Now(), in)
