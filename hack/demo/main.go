@@ -67,15 +67,13 @@ func demo(ctx context.Context) error {
 		return errors.New("--full is the life of the sample on a base image of ours: leave out --install-dir and --base, " +
 			"or leave out --full")
 	}
-	if *soft && (*tiny || *full || o.Base != "") {
-		return errors.New("--soft is Day 1 on a base image of its own: leave out --tiny, --full and --base, " +
-			"or leave out --soft")
-	}
-	if *tiny {
-		o.Kind = baseimage.Tiny
-	}
-	if *soft {
+	switch {
+	case *soft && (*tiny || *full || o.Base != ""):
+		return errors.New("--soft is Day 1 on a base image of its own: leave out --tiny, --full and --base, or --soft")
+	case *soft:
 		o.Kind = baseimage.Forky
+	case *tiny:
+		o.Kind = baseimage.Tiny
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -245,8 +245,8 @@ func (c inspector) row(stateDir, digest string) {
 
 // seen is a row in one line, with what is wrong.
 func seen(row nodes.Row, err error) string {
-	text := fmt.Sprintf("%s in pool %s, asked for its config %d times, got %d bytes of %s (%d in all), %d boots",
-		row.Stage, row.Pool, row.Asked, row.Bytes, row.Image, row.Total, row.Boots)
+	text := fmt.Sprintf("%s in pool %s, asked for its config %d times, got %d bytes of %s (%d in all), %s", row.Stage,
+		row.Pool, row.Asked, row.Bytes, row.Image, row.Total, firstboot.BootsInWords(row.Boots, row.SoftReboots))
 	if row.Reason != "" {
 		text += ", " + row.Reason
 	}

@@ -97,8 +97,10 @@ func TestFirstBootRebootsHardWithTheReason(t *testing.T) {
 		{"kernel arguments", "", nil, "kernel arguments"},
 		{"masked", "", []change{sameKernel(deploytest.Entry{Name: "etc/systemd/system/soft-reboot.target",
 			Link: "/dev/null"})}, "hard: soft-reboot.target is masked in the staged deployment"},
-		{"policy", "", []change{sameKernel(), func(f *fixture) { f.config.RebootPolicy = "Hard" }}, "hard: the policy is Hard"},
-		{"bootc that compares no SELinux policies", "1.11.0", []change{sameKernel()}, "hard: bootc 1.11.0 is older than 1.12"},
+		{"policy", "", []change{sameKernel(), func(f *fixture) { f.config.RebootPolicy = "Hard" }},
+			"hard: the policy is Hard"},
+		{"bootc that compares no SELinux policies", "1.11.0", []change{sameKernel()},
+			"hard: bootc 1.11.0 is older than 1.12"},
 		{"kernel arguments of bootc's", "1.12.0", nil, "the image's kernel arguments"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
