@@ -364,8 +364,8 @@ func (w *deedWorld) deliver() {
 }
 
 func (w *deedWorld) restart() {
-	a, err := daemon.New(daemon.Options{Node: deedNode, Cluster: playedAPI{w.api, deedNode}, Deployer: w.m, Services: deedServices{w},
-		Root: w.m.root, BootID: w.m.BootID})
+	a, err := daemon.New(daemon.Options{Node: deedNode, Cluster: playedAPI{w.api, deedNode}, Deployer: w.m,
+		Services: deedServices{w}, Root: w.m.root, BootID: w.m.BootID})
 	require.NoError(w, err)
 	w.agent = a
 }

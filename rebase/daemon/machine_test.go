@@ -101,7 +101,11 @@ func (m *machine) Stage(_ context.Context, image deploy.Image, o deploy.StageOpt
 	return nil
 }
 
-func (m *machine) Unstage(context.Context) error { m.staged = ""; return nil }
+func (m *machine) Unstage(context.Context) error {
+	m.staged = ""
+	m.calls = append(m.calls, "unstage")
+	return nil
+}
 
 // Rollback lets the next boot take the deployment before.
 func (m *machine) Rollback(context.Context) error {

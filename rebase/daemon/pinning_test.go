@@ -62,7 +62,7 @@ func (p *pins) count() int {
 // pinnedSet makes a PinnedImageSet of images by number.
 func (f *fixture) pinnedSet(name string, images ...int) *mcfgv1.PinnedImageSet {
 	f.Helper()
-	set := &mcfgv1.PinnedImageSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	set := &mcfgv1.PinnedImageSet{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}} // as the API counts
 	for _, n := range images {
 		set.Spec.PinnedImages = append(set.Spec.PinnedImages, mcfgv1.PinnedImageRef{Name: mcfgv1.ImageDigestFormat(image(n))})
 	}
@@ -109,7 +109,7 @@ func (f *fixture) comes(pool string, what string, holds func() bool) {
 // TestPinnedImages follows PinnedImageSets from the pool to the node and back: the real controller and the real agent
 // on a real API server, each with its own rights.
 func TestPinnedImages(t *testing.T) {
-	f := newRealFixture(t)
+	f := newFixture(t)
 	store := &pins{}
 	f.pinner = store
 	f.restart()
@@ -142,6 +142,7 @@ func TestPinnedImages(t *testing.T) {
 
 	store.refuses(errors.New("no room for it"))
 	first.Spec.PinnedImages = first.Spec.PinnedImages[:1]
+	first.Generation = 2
 	require.NoError(t, f.env.Client.Update(t.Context(), first))
 	f.comes("pins", "the pool is degraded", func() bool { return degraded(f.pool("pins")) != "" })
 	assert.Contains(t, degraded(f.pool("pins")), "node "+f.name+": no room for it")
