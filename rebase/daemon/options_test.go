@@ -246,3 +246,30 @@ func TestConfigOfTheNodeIsGoneFromTheAPI(t *testing.T) {
 	f.settle()
 	assert.Equal(t, image(2), f.m.booted)
 }
+
+// late is a machine that takes its time to reboot.
+type late struct {
+	*machine
+	asked int
+}
+
+func (l *late) Reboot(context.Context) error { l.asked++; return nil }
+
+// One process asks for a reboot once. The next one cannot know that it was asked for, and asks once more.
+func TestARebootThatTakesItsTimeIsAskedForOnce(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-late-1", "/etc/a=1"), image(1))
+	l := &late{machine: f.m}
+	f.through(func(o *daemon.Options) { o.Deployer = l })
+	f.aim(rendered("rendered-late-2", "/etc/a=2"), image(2))
+	f.reaches(daemon.Rebooting)
+	for range 4 {
+		require.NoError(t, f.step())
+	}
+	assert.Equal(t, 1, l.asked)
+	f.through(func(o *daemon.Options) { o.Deployer = l })
+	for range 4 {
+		require.NoError(t, f.step())
+	}
+	assert.Equal(t, 2, l.asked)
+}

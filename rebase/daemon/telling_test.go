@@ -348,6 +348,9 @@ func TestARebootThatIsRefusedIsCounted(t *testing.T) {
 	require.ErrorContains(t, f.fails(), "destructive")
 	_, n := f.metric("mcd_reboots_failed_total ")
 	assert.Equal(t, "1", n)
+	require.ErrorContains(t, f.fails(), "destructive", "it is asked for again")
+	_, n = f.metric("mcd_reboots_failed_total ")
+	assert.Equal(t, "2", n)
 }
 
 func TestKubeletsHealthIsCounted(t *testing.T) {

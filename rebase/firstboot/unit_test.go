@@ -22,7 +22,8 @@ const exposure = 7.2
 var overall = regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`)
 
 // First boot and the agent start the same programs, so they are in the same sandbox, and the real systemd takes it.
-// What those programs do in it is tested where nodes boot (hack/e2e/deployers, hack/e2e/wholesystem).
+// What those programs do in it is tested where nodes boot (hack/e2e/deployers, hack/e2e/wholesystem). The bootstrap
+// node's units are tested beside them (manifests/assets/bootstrapnode), and their programs in hack/e2e/openshift.
 func TestUnitsAreConfined(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		require.Empty(t, os.Getenv("CI"), "systemd-analyze is missing")
