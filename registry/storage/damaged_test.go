@@ -188,6 +188,30 @@ func TestDamagedRoot(t *testing.T) {
 	}
 }
 
+// What refers to an image is not taken when that cannot be noted, and bytes that are no manifest are none.
+func TestDamagedManifests(t *testing.T) {
+	w := newWorld(t)
+	s := open(t, w.root, storage.Options{})
+	r := s.Repository("a/b")
+	body := []byte(`{"schemaVersion":2,"mediaType":"` + v1.MediaTypeImageIndex + `","manifests":[]` +
+		refersTo(w.layer, "application/sig") + `}`)
+	put := storage.Put{MediaType: v1.MediaTypeImageIndex, Digest: digest.FromBytes(body), Body: body}
+	referrers := filepath.Join(w.repo, "_referrers/sha256", w.layer.Encoded())
+	require.NoError(t, os.WriteFile(referrers, nil, 0o600))
+	require.ErrorContains(t, r.PutManifest(t.Context(), put), "index referrer")
+	require.NoError(t, os.Remove(referrers))
+	require.NoError(t, r.PutManifest(t.Context(), put))
+
+	link := filepath.Join(w.revs, w.layer.Encoded(), "link")
+	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o700))
+	require.NoError(t, os.WriteFile(link, []byte(w.layer), 0o600))
+	_, err := r.Manifest(w.layer)
+	require.ErrorContains(t, err, "parse")
+	found, err := storage.Verify(t.Context(), s, storage.VerifyOptions{})
+	require.NoError(t, err)
+	assert.Len(t, found.Damaged, 1)
+}
+
 // A collection does not begin when a manifest cannot be read: what it names is not known.
 func TestCollectWithoutAManifest(t *testing.T) {
 	w := newWorld(t)
@@ -423,6 +447,18 @@ func TestWhatCannotBeRemoved(t *testing.T) {
 			return filepath.Join(w.repo, "_referrers/sha256", w.image.Encoded(), w.referrer.Encoded())
 		}, func(w world, _ *storage.Store, r storage.Repository) error { return r.DeleteManifest(ctx, w.image) },
 			"delete referrer"},
+		{"a blob that nothing names", func(w world) string { return blobFile(w.root, w.loose) },
+			func(_ world, s *storage.Store, _ storage.Repository) error {
+				return without(s.Collect(ctx, storage.CollectOptions{Grace: -1}))
+			}, "remove blob"},
+		{"an upload", func(w world) string { return w.repo + "/_uploads/" + w.upload + "/data" },
+			func(w world, _ *storage.Store, r storage.Repository) error {
+				u, err := r.Upload(ctx, w.upload, "u")
+				require.NoError(t, err)
+				return errors.Join(u.Cancel(ctx), u.Release())
+			}, "cancel upload "},
+		{"what an earlier version left", func(w world) string { return filepath.Join(w.root, ".dayone-registry.verified") },
+			func(_ world, s *storage.Store, _ storage.Repository) error { return without(s.Check(ctx)) }, "earlier version"},
 		{"what a crash left", func(w world) string { return w.tags + "/v1/current/.tmp-1" },
 			func(_ world, s *storage.Store, _ storage.Repository) error { return without(s.Check(ctx)) }, ".tmp-1"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	storagedriver "github.com/distribution/distribution/v3/registry/storage/driver"
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 	"github.com/sirupsen/logrus/hooks/test"
@@ -73,9 +74,13 @@ func TestReservedBytesCountForLow(t *testing.T) {
 
 // A file that cannot be begun is an error that names it.
 func TestPlaceWithoutADirectory(t *testing.T) {
-	err := place(filepath.Join(t.TempDir(), "none", "link"), []byte("x"))
+	none := filepath.Join(t.TempDir(), "none")
+	err := place(filepath.Join(none, "link"), []byte("x"))
 	require.ErrorIs(t, err, ErrNotFound)
-	assert.ErrorContains(t, err, "write link")
+	require.ErrorContains(t, err, "write link")
+	err = syncDir(none)
+	require.ErrorIs(t, err, ErrNotFound)
+	assert.ErrorContains(t, err, "sync directory")
 }
 
 // Accounts that push no more take no memory.
@@ -101,7 +106,7 @@ func TestLogOfDistribution(t *testing.T) {
 	forDistribution(nil).Warn("nobody wants to know")
 }
 
-// A root that is only read keeps a blob that has rotted where it is and serves it no more, although it was read well and
+// A root that is only read keeps a blob that has rotted where it is and serves it no more, although it was well before and
 // its file's times are as they were.
 func TestRottenBlobOfARootThatIsRead(t *testing.T) {
 	root := t.TempDir()
@@ -120,4 +125,69 @@ func TestRottenBlobOfARootThatIsRead(t *testing.T) {
 	_, err = s.driver.blobs.stat(d)
 	require.ErrorIs(t, err, ErrCorrupt)
 	assert.FileExists(t, s.driver.full(blobData(d)))
+}
+
+func TestBlobOfAPath(t *testing.T) {
+	d := digest.FromString("x")
+	for _, c := range []struct {
+		path string
+		want bool
+	}{
+		{blobData(d), true}, {blobData(digest.SHA512.FromString("x")), true}, {blobData(d) + ".tmp", false},
+		{"/elsewhere" + blobData(d), false}, {blobs + "/sha256/00/short/" + dataFile, false},
+		{uploadDir("a/b", "x") + "/" + dataFile, false},
+	} {
+		_, ok := blobOf(c.path)
+		assert.Equal(t, c.want, ok, c.path)
+	}
+}
+
+// What moves has to be there, and nothing is known any more of a blob that was deleted.
+func TestMoveAndDelete(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	require.NoError(t, err)
+	d := digest.FromString("bytes")
+	from := uploadDir("a/b", "x") + "/" + dataFile
+	err = s.driver.Move(t.Context(), from, blobData(d))
+	require.ErrorAs(t, err, &storagedriver.PathNotFoundError{})
+	require.NoError(t, s.driver.PutContent(t.Context(), from, []byte("bytes")))
+	require.NoError(t, s.driver.Move(t.Context(), from, blobData(d)))
+	_, known := s.driver.blobs.seen.Load(d)
+	assert.True(t, known)
+	require.NoError(t, s.driver.Delete(t.Context(), blobData(d)))
+	_, known = s.driver.blobs.seen.Load(d)
+	assert.False(t, known)
+}
+
+// An upload is idle from its last use on.
+func TestReleaseNotesTheUse(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	require.NoError(t, err)
+	u, err := s.Repository("a/b").NewUpload(t.Context(), "u")
+	require.NoError(t, err)
+	began := time.Now()
+	s.unfinished.put(u.ID(), unfinishedUpload{"a/b", "u", began.Add(-time.Hour)})
+	require.NoError(t, u.Release())
+	found, ok := s.unfinished.get(u.ID())
+	require.True(t, ok)
+	assert.False(t, found.used.Before(began))
+}
+
+// Who reads along with an upload goes on when it is committed; who comes later is told that it was.
+func TestReaderOfACommittedUpload(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	require.NoError(t, err)
+	u, err := s.Repository("a/b").NewUpload(t.Context(), "u")
+	require.NoError(t, err)
+	require.NoError(t, u.Append(strings.NewReader("bytes")))
+	along, err := u.Reader()
+	require.NoError(t, err)
+	defer along.Close()
+	require.NoError(t, u.Commit(t.Context(), digest.FromString("bytes")))
+	text, err := io.ReadAll(along)
+	require.NoError(t, err)
+	assert.Equal(t, "bytes", string(text))
+	_, err = u.Reader()
+	require.ErrorIs(t, err, ErrNotFound)
+	require.NoError(t, u.Release())
 }

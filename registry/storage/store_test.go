@@ -208,16 +208,21 @@ func TestVerify(t *testing.T) {
 	s := open(t, root, storage.Options{})
 	bad, gone := push(t, s, "a/b", []byte("bad")), push(t, s, "a/b", []byte("gone"))
 	put(t, s, "a/b", "v1", bad, gone)
+	lost := put(t, s, "c/d", "v1", push(t, s, "c/d", []byte("layer")))
+	require.NoError(t, os.Remove(blobFile(root, lost)))
 	fi, err := os.Stat(blobFile(root, bad))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(blobFile(root, bad), []byte("BAD"), 0o600))
 	require.NoError(t, os.Chtimes(blobFile(root, bad), fi.ModTime(), fi.ModTime()))
 	require.NoError(t, os.Remove(blobFile(root, gone)))
 	s = open(t, root, storage.Options{})
-	r, err := storage.Verify(t.Context(), s, storage.VerifyOptions{})
+	read := 0
+	r, err := storage.Verify(t.Context(), s, storage.VerifyOptions{Read: func(n int) { read += n }})
 	require.NoError(t, err)
 	assert.Equal(t, []digest.Digest{bad}, r.Corrupt)
-	assert.ElementsMatch(t, []string{"a/b@" + bad.String(), "a/b@" + gone.String()}, r.Missing)
+	assert.ElementsMatch(t, []string{"a/b@" + bad.String(), "a/b@" + gone.String(), "c/d@" + lost.String()}, r.Missing)
+	assert.Empty(t, r.Damaged)
+	assert.Equal(t, r.Bytes, int64(read))
 }
 
 func TestCheckAfterCrash(t *testing.T) {
