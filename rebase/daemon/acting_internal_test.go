@@ -26,3 +26,16 @@ func TestUnitsOfAConfig(t *testing.T) {
 		assert.Equal(t, u.masked, masks(c, u.name), u.name)
 	}
 }
+
+func TestUnitChanges(t *testing.T) {
+	yes, no := true, false
+	before := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: "stays", Enabled: &yes},
+		{Name: "ends", Enabled: &yes}, {Name: "goes", Enabled: &yes}, {Name: "off", Enabled: &no}, {Name: "gone"},
+		{Name: "untold", Enabled: &yes}}}}
+	after := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: "stays", Enabled: &yes},
+		{Name: "ends", Enabled: &no}, {Name: "off", Enabled: &yes}, {Name: "new", Enabled: &yes}, {Name: "idle", Enabled: &no},
+		{Name: "untold"}}}}
+	enable, disable := unitChanges(before, after)
+	assert.Equal(t, []string{"off", "new"}, enable)
+	assert.ElementsMatch(t, []string{"ends", "goes"}, disable)
+}

@@ -201,3 +201,36 @@ func TestNodesWithoutSetsAreLeftAlone(t *testing.T) {
 	}
 	assert.Zero(t, store.count())
 }
+
+// slowPins is an image store that pulls until it is stopped.
+type slowPins struct{ begun, ended chan struct{} }
+
+func (p slowPins) Pin(ctx context.Context, _ []string) error {
+	p.begun <- struct{}{}
+	<-ctx.Done()
+	p.ended <- struct{}{}
+	return ctx.Err()
+}
+
+// Images are pulled while the node is idle, in one go; an update has the line for itself.
+func TestAnUpdateEndsPinning(t *testing.T) {
+	f := newFixture(t)
+	p := slowPins{make(chan struct{}, 10), make(chan struct{}, 10)}
+	f.pinner = p
+	f.restart()
+	f.join(rendered("rendered-slow-1", "/etc/a=1"), image(1))
+	f.pinnedSet("slow", 1)
+	f.annotate(manifests.AnnotationPinnedImageSets, "slow=1")
+	for range 4 {
+		require.NoError(t, f.step())
+	}
+	<-p.begun
+	assert.Empty(t, p.ended, "it is not begun anew with each look")
+	f.aim(rendered("rendered-slow-2", "/etc/a=2"), image(2))
+	require.NoError(t, f.step())
+	require.NoError(t, f.step())
+	<-p.ended
+	assert.Empty(t, p.begun)
+	f.settle()
+	assert.Equal(t, image(2), f.m.booted)
+}

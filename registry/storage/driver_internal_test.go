@@ -106,8 +106,8 @@ func TestLogOfDistribution(t *testing.T) {
 	forDistribution(nil).Warn("nobody wants to know")
 }
 
-// A root that is only read keeps a blob that has rotted where it is and serves it no more, although it was well before and
-// its file's times are as they were.
+// A root that is only read keeps a blob that has rotted where it is and serves it no more, although it was well before
+// and its file has the times that it had.
 func TestRottenBlobOfARootThatIsRead(t *testing.T) {
 	root := t.TempDir()
 	s, err := Open(root, Options{})
