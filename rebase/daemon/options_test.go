@@ -267,3 +267,43 @@ func TestARebootThatTakesItsTimeIsAskedForOnce(t *testing.T) {
 	}
 	assert.Equal(t, 2, l.asked)
 }
+
+// What a power cut took is staged again, and the node does not reboot while that fails.
+func TestStagingAgainThatFails(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-again-1", "/etc/a=1"), image(1))
+	f.aim(rendered("rendered-again-2", "/etc/a=2"), image(2))
+	f.reaches(daemon.Rebooting)
+	f.powerCut()
+	f.m.refuse = errors.New("no room")
+	require.ErrorContains(t, f.fails(), "no room")
+	boots := f.m.boots
+	require.ErrorContains(t, f.fails(), "no room")
+	assert.Equal(t, boots, f.m.boots)
+	f.m.refuse = nil
+	f.settle()
+	assert.Equal(t, image(2), f.m.booted)
+}
+
+// The node's own file comes back when no config has its path any more, and the copy of it goes: kept, it would replace
+// what the owner writes there later.
+func TestOwnFileComesBackOnce(t *testing.T) {
+	const path = "/etc/containers/policy.json"
+	f := newFixture(t)
+	f.join(rendered("rendered-own-1", "/etc/a=1"), "")
+	write := func(text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(f.m.root, path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(f.m.root, path), []byte(text), 0o644))
+	}
+	write("own")
+	with := func(n string) { f.aim(rendered("rendered-own-"+n, "/etc/a=1", path+"="+n), ""); f.settle() }
+	without := func(n string) { f.aim(rendered("rendered-own-"+n, "/etc/a=1"), ""); f.settle() }
+	with("2")
+	assert.Equal(t, "2", f.read(path))
+	without("3")
+	assert.Equal(t, "own", f.read(path))
+	write("newer")
+	with("4")
+	without("5")
+	assert.Equal(t, "newer", f.read(path))
+}

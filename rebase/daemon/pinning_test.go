@@ -234,3 +234,30 @@ func TestAnUpdateEndsPinning(t *testing.T) {
 	f.settle()
 	assert.Equal(t, image(2), f.m.booted)
 }
+
+func TestPinningThatFailsIsTriedAgainLater(t *testing.T) {
+	f := newFixture(t)
+	clock := time.Now()
+	f.now = func() time.Time { return clock }
+	store := &pins{}
+	store.refuses(errors.New("no room for it"))
+	f.pinner = store
+	f.restart()
+	f.join(rendered("rendered-later-1"), "")
+	f.pinnedSet("later", 1)
+	f.annotate(manifests.AnnotationPinnedImageSets, "later=1")
+	says := func() string { return f.object().Annotations[manifests.AnnotationPinnedImageSetsError] }
+	until := func(holds func() bool) {
+		require.Eventually(t, func() bool { require.NoError(t, f.step()); return holds() }, time.Minute, time.Millisecond)
+	}
+	until(func() bool { return says() == "no room for it" })
+	for range 3 {
+		require.NoError(t, f.step())
+	}
+	assert.Equal(t, 1, store.count(), "not with each look")
+	store.refuses(nil)
+	clock = clock.Add(time.Hour)
+	until(func() bool { return says() == "" })
+	assert.Equal(t, 2, store.count())
+	assert.Equal(t, "later=1", f.object().Annotations[manifests.AnnotationPinnedImageSetsDone])
+}
