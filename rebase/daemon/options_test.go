@@ -16,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
@@ -161,7 +162,14 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 // spoiled is an API of which some requests fail.
 type spoiled struct {
 	daemon.Cluster
-	policies, controller, config error
+	policies, controller, config, event error
+}
+
+func (s *spoiled) Event(ctx context.Context, e kubeapi.Event) error {
+	if s.event != nil {
+		return s.event
+	}
+	return s.Cluster.Event(ctx, e)
 }
 
 func (s *spoiled) Policies(ctx context.Context) (*opv1.MachineConfiguration, error) {
@@ -306,4 +314,21 @@ func TestOwnFileComesBackOnce(t *testing.T) {
 	with("4")
 	without("5")
 	assert.Equal(t, "newer", f.read(path))
+}
+
+// An event that could not be made is made with the next look.
+func TestEventThatCannotBeMadeOnce(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-event-1", "/etc/a=1"), image(1))
+	s := &spoiled{Cluster: f.api(), event: errors.New("quota")}
+	f.through(func(o *daemon.Options) { o.Cluster = s })
+	f.reasons()
+	require.NoError(t, os.WriteFile(filepath.Join(f.m.root, "/etc/a"), []byte("local"), 0o644))
+	require.ErrorContains(t, f.step(), "drift")
+	assert.Empty(t, f.reasons())
+	s.event = nil
+	require.ErrorContains(t, f.step(), "drift")
+	assert.NotEmpty(t, f.reasons())
+	require.ErrorContains(t, f.step(), "drift")
+	assert.Empty(t, f.reasons(), "one that was made is not made again")
 }

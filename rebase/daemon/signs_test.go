@@ -100,6 +100,9 @@ func TestALoginMarksTheNodeOnceForEach(t *testing.T) {
 	was := n.DeepCopy()
 	delete(n.Annotations, manifests.AnnotationSSH)
 	require.NoError(t, f.env.Client.Patch(t.Context(), n, client.MergeFrom(was)))
+	_, err := f.agent.Step(t.Context())
+	require.NoError(t, err)
+	assert.False(t, marked(), "nor does the same one")
 	end = run()
 	require.Eventually(t, func() bool {
 		log.mu.Lock()
