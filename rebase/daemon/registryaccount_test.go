@@ -25,7 +25,7 @@ import (
 // TestAnAccountOfThePool: the agent takes the account that the controller seals for its node, and pulls use it. The
 // registry of the control plane is played: it says that it accepts what is published.
 func TestAnAccountOfThePool(t *testing.T) {
-	f := newFixture(t)
+	f := newRealFixture(t)
 	f.join(rendered("rendered-account-1"), "")
 	f.controllerConfig(deploytest.NewAuthority(t).PEM)
 	n := f.object()
