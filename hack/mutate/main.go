@@ -118,7 +118,8 @@ func (r report) print(out io.Writer, format string) error {
 		}
 		fmt.Fprintf(out, "%s: %s%s\n", s.Place, s.Change, note)
 	}
-	_, err := fmt.Fprintf(out, "%s: %d of %d mutants survive (%d %%) %s, %d of them on lines that no test runs; -seed %d\n",
+	_, err := fmt.Fprintf(out,
+		"%s: %d of %d mutants survive (%d %%) %s, %d of them on lines that no test runs; -seed %d\n",
 		r.Package, len(r.Survivors), r.Tried, r.percent(), r.Tests, r.Unreached, r.Seed)
 	return err
 }

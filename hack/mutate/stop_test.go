@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStopped ends a run in the middle of a test: the test program goes, the checkout is as it was. A run that may still
-// act takes the test's children and its own temporary files along.
+// TestStopped ends a run in the middle of a test: the test program goes, the checkout is as it was. A run that may
+// still act takes the test's children and its own temporary files along.
 func TestStopped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a program and a package")

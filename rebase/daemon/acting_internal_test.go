@@ -33,8 +33,8 @@ func TestUnitChanges(t *testing.T) {
 		{Name: "ends", Enabled: &yes}, {Name: "goes", Enabled: &yes}, {Name: "off", Enabled: &no}, {Name: "gone"},
 		{Name: "untold", Enabled: &yes}}}}
 	after := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: "stays", Enabled: &yes},
-		{Name: "ends", Enabled: &no}, {Name: "off", Enabled: &yes}, {Name: "new", Enabled: &yes}, {Name: "idle", Enabled: &no},
-		{Name: "untold"}}}}
+		{Name: "ends", Enabled: &no}, {Name: "off", Enabled: &yes}, {Name: "new", Enabled: &yes},
+		{Name: "idle", Enabled: &no}, {Name: "untold"}}}}
 	enable, disable := unitChanges(before, after)
 	assert.Equal(t, []string{"off", "new"}, enable)
 	assert.ElementsMatch(t, []string{"ends", "goes"}, disable)

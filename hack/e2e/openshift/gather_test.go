@@ -60,8 +60,8 @@ func (w *world) spool() *spool {
 	self, err := os.Executable()
 	require.NoError(w.t, err)
 	s := &spool{w: w, dir: w.t.TempDir()}
-	cmd := exec.CommandContext(w.t.Context(), w.bin, "gather", "--host", "core@bootstrap", "--ssh", self, "--remote-command",
-		"dayone gather --stdout", "--every", "1s", "--out", s.dir)
+	cmd := exec.CommandContext(w.t.Context(), w.bin, "gather", "--host", "core@bootstrap", "--ssh", self,
+		"--remote-command", "dayone gather --stdout", "--every", "1s", "--out", s.dir)
 	cmd.Env = []string{sshEnv + "=" + w.lab.ID}
 	p := w.keeps(cmd)
 	s.end = func() { require.NoError(w.t, p.Stop(w.t.Context())) }
@@ -98,8 +98,8 @@ const spoolPort = 9601
 func (w *world) receive(dir string) string {
 	t := w.t
 	w.kept = t.TempDir()
-	w.keeps(w.lab.Network.Command(t.Context(), w.bin, "gather", "--receive", fmt.Sprintf("%s:%d", w.host, spoolPort), "--out",
-		w.kept))
+	w.keeps(w.lab.Network.Command(t.Context(), w.bin, "gather", "--receive", fmt.Sprintf("%s:%d", w.host, spoolPort),
+		"--out", w.kept))
 	for _, name := range []string{"ca.crt", "spool.token"} {
 		var raw []byte
 		require.Eventually(t, func() bool {
