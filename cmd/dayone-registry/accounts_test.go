@@ -345,7 +345,29 @@ func TestAccountsOfPools(t *testing.T) {
 	w.refused(infra)
 	assert.Equal(t, w.nodes["w0"].account(t), w.nodes["i0"].account(t))
 	w.says("True Current: 3 accounts")
+	w.damaged()
 	t.Logf("%d pulls", w.pulls.Load())
+}
+
+// damaged: where the state cannot be read, what was accepted stays accepted, and people are told.
+func (w *accountsWorld) damaged() {
+	w.t.Helper()
+	var kept corev1.Secret
+	require.NoError(w.t, w.env.Client.Get(w.t.Context(), types.NamespacedName{Namespace: cluster.DefaultNamespace,
+		Name: cluster.RegistryAccounts}, &kept))
+	whole := kept.Data
+	kept.Data = map[string][]byte{"accounts.json": []byte("canary")}
+	require.NoError(w.t, w.env.Client.Update(w.t.Context(), &kept))
+	w.annotate(w.pool("worker"), "damaged")
+	w.says("False Failed: secret dayone-registry-accounts", "delete it")
+	assert.NotContains(w.t, w.condition(), "canary")
+	a := w.nodes["w0"].account(w.t)
+	code, _ := w.hosts[0].ask(w.t, a.Username, a.Password)
+	assert.Equal(w.t, http.StatusOK, code)
+	kept.Data = whole
+	require.NoError(w.t, w.env.Client.Update(w.t.Context(), &kept))
+	w.refused(a) // the request that came meanwhile is followed
+	w.says("True Current: 3 accounts")
 }
 
 // onePoolEach: nodes of a pool share an account that no other pool has, and none of them may push.
