@@ -17,6 +17,16 @@ import (
 	"dayone.dev/dayone/rebase/target"
 )
 
+// stopNotes starts units in the places of kubelet and CRI-O that note when they are stopped, and CRI-O's note of the
+// boot.
+const stopNotes = `for name in crio kubelet; do
+printf '[Service]\nExecStart=/bin/sleep infinity\nExecStop=/bin/sh -c "sleep 1; echo %s >>/var/log/stops"\n' $name \
+	>/etc/systemd/system/$name.service
+printf '[Install]\nWantedBy=multi-user.target\n' >>/etc/systemd/system/$name.service
+systemctl enable --now $name.service
+done
+mkdir -p /run/crio && echo 1.30 >/run/crio/version`
+
 // TestSoftRebootsOnDay2 brings images to a host whose pool allows soft reboots: it is drained for each and its hardware
 // runs on, also over the second one, after which ostree has to be told what runs. Another kernel, and a power cut, boot
 // the hardware.
@@ -31,6 +41,7 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 	}
 	lastBoot := func() string { return h.Object(t.Context()).Annotations[manifests.AnnotationLastBoot] }
 	w.rebootPolicy("SoftRequired")
+	w.output(h, "sh", "-c", stopNotes)
 	id := w.output(h, "cat", "/proc/sys/kernel/random/boot_id")
 	for i, mark := range []string{"v1", "v2"} {
 		w.pods(worker, mark)
@@ -45,6 +56,9 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 		w.until("app runs", func() bool { return w.started(h, "app") == "v1 one" })
 	}
 	assert.Equal(t, "Taken", w.softReboots().Reason)
+	assert.Equal(t, "kubelet crio kubelet crio", strings.Join(strings.Fields(w.output(h, "cat", "/var/log/stops")), " "),
+		"kubelet first, so that it starts nothing again")
+	w.output(h, "sh", "-c", "systemctl is-active kubelet.service crio.service && ! test -e /run/crio/version")
 
 	w.arrived("another kernel", worker, w.build(worker, w.configOf(worker), recipe{mark: "v3", kernel: "another"}))
 	assert.Equal(t, 2, w.boots(h))
