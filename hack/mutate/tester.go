@@ -54,8 +54,8 @@ func (t tester) tests(packages []goPackage) string {
 	return which + " of " + strings.Join(names, " and ")
 }
 
-// finish runs a command to its end and gives what it prints. When its context ends, and when this program is killed, the
-// command and its children end, too.
+// finish runs a command to its end and gives what it prints. When its context ends, and when this program is killed,
+// the command and its children end, too.
 func finish(cmd *exec.Cmd) ([]byte, error) {
 	runtime.LockOSThread() // the kernel's death signal is bound to the thread that started the child
 	defer runtime.UnlockOSThread()
