@@ -76,11 +76,7 @@ func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	if err != nil {
 		return fmt.Errorf("hand over from %s: %w", dir.StateDir, err)
 	}
-	for i, p := range plan.Pools {
-		if n, ok := o.Nodes[p.Name]; ok {
-			plan.Pools[i].Nodes = n
-		}
-	}
+	expect(plan.Pools, o.Nodes)
 	source, stop, err := readImages(ctx, dir, plan.Registry, o.Log)
 	if err != nil {
 		return err
@@ -90,6 +86,15 @@ func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	run.Source, run.Observe = source, o.Observe
 	run.Revoke = func(context.Context) error { return End(dir.StateDir, plan.Registry, "") }
 	return handover.Run(ctx, run)
+}
+
+// expect gives the pools that are named the number of nodes that must have their image; the others keep the plan's.
+func expect(pools []handover.Pool, nodes map[string]int) {
+	for i, p := range pools {
+		if n, ok := nodes[p.Name]; ok {
+			pools[i].Nodes = n
+		}
+	}
 }
 
 // readImages reaches the embedded registry: that of a bootstrap that runs, or one on loopback for the time of the

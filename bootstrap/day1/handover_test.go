@@ -114,6 +114,12 @@ func TestHandOverBesideABootstrap(t *testing.T) {
 	h.arrived(final, image)
 }
 
+func TestExpectedNodes(t *testing.T) {
+	pools := []handover.Pool{{Name: "master", Nodes: 3}, {Name: "worker", Nodes: 2}, {Name: "infra", Nodes: 1}}
+	expect(pools, map[string]int{"worker": 5, "infra": 0, "none": 7})
+	assert.Equal(t, []handover.Pool{{Name: "master", Nodes: 3}, {Name: "worker", Nodes: 5}, {Name: "infra"}}, pools)
+}
+
 func TestHandOverCannotBegin(t *testing.T) {
 	final := registrytest.Start(t)
 	none := filepath.Join(t.TempDir(), "none")
