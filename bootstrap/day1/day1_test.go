@@ -330,6 +330,13 @@ func TestSigningSecret(t *testing.T) {
 	require.NoError(t, os.Remove(id.passphraseFile))
 	_, err = SigningSecret(id, nil)
 	require.ErrorContains(t, err, "read signing key")
+	other := newHost(t)
+	require.NoError(t, os.MkdirAll(IdentityDir(other.StateDir), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(IdentityDir(other.StateDir), signingDir), nil, 0o600))
+	blocked, err := other.makeIdentity(t.Context())
+	require.NoError(t, err, "the key is needed later")
+	_, err = blocked.Keys()
+	require.Error(t, err)
 	id.Keys = func() (*sign.Keys, error) { return nil, errFlow }
 	_, err = SigningSecret(id, nil)
 	require.ErrorIs(t, err, errFlow)

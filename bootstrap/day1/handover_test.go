@@ -77,6 +77,8 @@ func TestHandOverFromStateDirectory(t *testing.T) {
 	h, image := bootstrapped(t, final)
 	auth := identityFiles(h.StateDir).PullAuth + loopbackEnd
 	locked := false
+	log, said := newLog()
+	h.Log = log
 	err := h.handsOver(final, func() {
 		var err error
 		locked, err = journal.Running(h.StateDir)
@@ -90,6 +92,7 @@ func TestHandOverFromStateDirectory(t *testing.T) {
 	assert.True(t, locked)
 	h.arrived(final, image)
 	assert.NoFileExists(t, auth)
+	assert.NotContains(t, said(), "warning: credential of the hand-over was not removed")
 	running, err := journal.Running(h.StateDir)
 	require.NoError(t, err)
 	assert.False(t, running)

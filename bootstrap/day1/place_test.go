@@ -15,12 +15,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -112,6 +114,32 @@ func TestIdentity(t *testing.T) {
 	blocked := filepath.Join(dir, identityDir, pullAuthFile, "x")
 	require.NoError(t, os.MkdirAll(blocked, 0o700))
 	require.ErrorContains(t, removeAccounts(dir), "remove credential")
+}
+
+// A host whose registry the node keeps has that registry's CA and accounts.
+func TestSharedIdentity(t *testing.T) {
+	dir := t.TempDir()
+	shared, err := clusterregistry.LoadOrCreate(t.TempDir(), "api-int.example.com:22626")
+	require.NoError(t, err)
+	id, err := sharedIdentity(dir, shared)
+	require.NoError(t, err)
+	assert.Equal(t, shared.CA, id.CAPEM)
+	push, pull, err := shared.Users()
+	require.NoError(t, err)
+	assert.Equal(t, []registry.User{push, pull}, id.Users)
+	for file, want := range map[string][]byte{id.CAFile: shared.CA, id.PushAuth: shared.PushAuth,
+		id.PullAuth: shared.PullAuth, filepath.Join(dir, identityDir, certs.CAKeyFile): shared.Files()[certs.CAKeyFile]} {
+		got, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got))
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	}
+	blocked := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
+	_, err = sharedIdentity(blocked, shared)
+	require.ErrorContains(t, err, "make identity directory")
 }
 
 func TestIdentityThatCannotBeRead(t *testing.T) {

@@ -29,6 +29,7 @@ func TestReachRefusesNameOfAnotherHost(t *testing.T) {
 	require.Len(t, found, 1)
 	assert.Equal(t, "registry-unreachable", found[0].Rule)
 	assert.Equal(t, installconfig.FileName, found[0].File)
+	require.ErrorContains(t, reach(t.Context(), "no host:1", nil), "ask the embedded registry")
 }
 
 func TestRegistryRenewsCertificate(t *testing.T) {
