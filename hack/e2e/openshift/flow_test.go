@@ -217,6 +217,7 @@ func TestBootstrapNodeWithSystemd(t *testing.T) {
 	w.clusterBuilds()
 	w.inContainers()
 	w.inSandbox()
+	w.fetchesAgain()
 
 	failed, err := w.sh(
 		"systemctl list-units --state=failed --no-legend --plain 'dayone*' progress.service kubelet.service bootkube.service")

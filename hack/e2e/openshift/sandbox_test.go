@@ -36,6 +36,20 @@ func (w *world) inSandbox() {
 	}
 }
 
+// fetchesAgain says that podman and the script take the program out of its image under the lines of
+// dayone-fetch.service.
+func (w *world) fetchesAgain() {
+	const program = "/usr/local/bin/dayone"
+	out, err := w.sh("mv " + program + " /run/fetched && systemctl restart dayone-fetch; " +
+		"journalctl -b -u dayone-fetch --no-pager; cmp /run/fetched " + program + " && rm /run/fetched")
+	require.NoError(w.t, err, out)
+	out, err = w.sh("systemctl show -p ActiveState -p Result -p RestrictRealtime -p LockPersonality dayone-fetch")
+	require.NoError(w.t, err)
+	for _, line := range []string{"ActiveState=active", "Result=success", "RestrictRealtime=yes", "LockPersonality=yes"} {
+		assert.Contains(w.t, out, line)
+	}
+}
+
 // answers are those of all system calls that are tried.
 func answers(packet, swapoff string) string {
 	return "modify_ldt OK\npersonality OK\nptrace ESRCH\nsocket-alg EINVAL\n" +
