@@ -65,12 +65,10 @@ type world struct {
 	watch   *watcher
 }
 
-var rights sync.Once
-
 func newWorld(t *testing.T, finalCA string) *world {
 	t.Helper()
 	env := shared.Env(t)
-	rights.Do(func() { env.InstallRights(t) })
+	env.InstallRights(t)
 	w := &world{t: t, env: env, client: env.Client}
 	var err error
 	w.finalCA, err = os.ReadFile(finalCA)

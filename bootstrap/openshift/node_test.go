@@ -120,8 +120,8 @@ func child(o order) error {
 type node struct {
 	t     *testing.T
 	order order
-	// final is the registry in which the images end up.
-	final *registrytest.Registry
+	// release is the registry that has the release's OS image, final the one in which the images end up.
+	release, final *registrytest.Registry
 	// process is the last that start has begun.
 	process phasetest.Process
 }
@@ -145,6 +145,7 @@ func (n *node) base() {
 	layout, err := baseimage.Ensure(n.t.Context(), baseimage.Shell, "")
 	require.NoError(n.t, err)
 	r := registrytest.Start(n.t)
+	n.release = r
 	n.order.BaseCA = r.CAFile
 	to := transfer.Endpoint{Reference: "docker://" + r.Addr + "/ocp/base-os:1", CAFile: r.CAFile, Username: r.Push.Name,
 		Password: r.Push.Password}

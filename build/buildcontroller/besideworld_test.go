@@ -79,6 +79,7 @@ const inForce = 2 * time.Minute
 
 // installBeside makes an installation in mode builder and gives the objects that say what dayone may do.
 func installBeside(t testing.TB, env *kubetest.Env) (rights []*unstructured.Unstructured) {
+	installed = cluster.Building
 	images := cluster.Images{Controller: "c", Builder: "b"}
 	others, err := cluster.Objects(cluster.Options{Images: images})
 	require.NoError(t, err)

@@ -38,14 +38,22 @@ func TestMain(m *testing.M) {
 // pace is how long a step lasts in the real world: the controller works in its own time.
 const pace = 50 * time.Millisecond
 
-// install puts the objects of an installation into the cluster: namespace, service accounts, roles, admission policies.
+// installed is the mode whose objects the shared cluster has.
+var installed cluster.Mode //nolint:gochecknoglobals // it belongs to shared
+
+// install puts the objects of an installation into the cluster, unless they are there: namespace, service accounts,
+// roles, admission policies.
 func install(t testing.TB, env *kubetest.Env) {
+	if installed == cluster.Full {
+		return
+	}
 	objects, err := cluster.Objects(cluster.Options{Images: cluster.Images{Controller: "c", Builder: "b"}})
 	require.NoError(t, err)
 	for _, o := range objects {
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(context.Background(), o)), o.GetName())
 	}
 	env.AwaitRights(t, objects)
+	installed = cluster.Full
 }
 
 // newRealWorld has a real API server, with CEL and admission policies; the controller has the rights of its own service

@@ -183,12 +183,16 @@ func (c inspector) verified(key sign.PublicKey) {
 		return
 	}
 	policy, err := c.node.Output(c.ctx, "cat", pull.PolicyPath)
-	ok := err == nil && rec.Image == c.report.Image && slices.Contains(rec.Verified, pull.PolicyPath) &&
+	if err != nil {
+		c.add("the image is signed", false, "%v", err)
+		return
+	}
+	ok := rec.Image == c.report.Image && slices.Contains(rec.Verified, pull.PolicyPath) &&
 		strings.Contains(policy, base64.StdEncoding.EncodeToString(key))
 	if ok {
 		c.report.VerifiedBy++
 	}
-	c.add("the image is signed", ok, "by the keys of %s (%v)", strings.Join(rec.Verified, ", "), err)
+	c.add("the image is signed", ok, "by the keys of %s", strings.Join(rec.Verified, ", "))
 }
 
 // BootedDigest asks ostree inside the node which image's deployment is booted.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -235,8 +234,6 @@ type fixture struct {
 	now func() time.Time
 }
 
-var install sync.Once
-
 // newFixture is on a real API server; with -short it is on a played one.
 func newFixture(t *testing.T) *fixture {
 	if !testing.Short() {
@@ -251,7 +248,7 @@ func newFixture(t *testing.T) *fixture {
 // newRealFixture is on a real API server, for what a played one has not: rights, watches, admission.
 func newRealFixture(t *testing.T) *fixture {
 	env := shared.Env(t)
-	install.Do(func() { env.InstallRights(t) })
+	env.InstallRights(t)
 	pods, err := kubernetes.NewForConfig(env.As(t, cluster.DefaultNamespace, cluster.Controller))
 	require.NoError(t, err)
 	return fixtureOn(t, env, env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), pods)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,8 +31,6 @@ func TestMain(m *testing.M) {
 	os.Exit(shared.Main(m, kubetest.Options{}))
 }
 
-var install sync.Once
-
 // fixture is one pool of its own on the shared API server, and the controllers under their service account.
 type fixture struct {
 	*testing.T
@@ -47,7 +44,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	env := shared.Env(t)
-	install.Do(func() { env.InstallRights(t) })
+	env.InstallRights(t)
 	f := &fixture{T: t, env: env, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	f.pool = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	c := env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller)

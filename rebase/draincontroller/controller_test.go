@@ -3,7 +3,6 @@ package draincontroller_test
 import (
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,8 +31,6 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
 
-var install sync.Once
-
 type fixture struct {
 	*testing.T
 	env  *kubetest.Env
@@ -46,7 +43,7 @@ type fixture struct {
 // newFixture makes a node with an agent's record and a MachineConfigNode, and the controller under its service account.
 func newFixture(t *testing.T, labels map[string]string) *fixture {
 	env := shared.Env(t)
-	install.Do(func() { env.InstallRights(t) })
+	env.InstallRights(t)
 	f := &fixture{T: t, env: env, node: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), now: time.Now().
 		Truncate(time.Second), ev: events.NewFakeRecorder(100)}
 	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node, Labels: labels, Annotations: map[string]string{

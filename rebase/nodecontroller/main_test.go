@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,8 +31,6 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
 
-var install sync.Once
-
 // fixture is one pool of its own on the shared API server, and the controller under its service account.
 type fixture struct {
 	*testing.T
@@ -47,7 +44,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, o nodecontroller.Options) *fixture {
 	env := shared.Env(t)
-	install.Do(func() { env.InstallRights(t) })
+	env.InstallRights(t)
 	return newFixtureIn(t, env, o)
 }
 

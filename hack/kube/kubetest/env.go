@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,6 +77,10 @@ type Env struct {
 	release func() error
 	server  *process.Process
 	options Options
+
+	installing sync.Mutex
+	// installed is whether InstallRights is done.
+	installed bool
 }
 
 // NewScheme has Kubernetes' own kinds, CRDs, and the OpenShift groups that dayone speaks.

@@ -28,14 +28,21 @@ const (
 
 // InstallRights makes the namespaces, service accounts and rights of dayone's programs, the node agent's included, as
 // an installation does; As can then take on any of them. What is there already stays. It returns when the rights hold.
+// A second call does nothing: an installation is three hundred requests.
 func (e *Env) InstallRights(t testing.TB) {
 	t.Helper()
+	e.installing.Lock()
+	defer e.installing.Unlock()
+	if e.installed {
+		return
+	}
 	// Images are demanded of an installation; no pod runs here.
 	image := "example.com/dayone/program@sha256:" + strings.Repeat("0", 64)
 	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: image,
 		Builder: image, Daemon: image}})
 	require.NoError(t, err)
 	e.InstallRightsOf(t, objects)
+	e.installed = true
 }
 
 // InstallRightsOf makes the namespaces, service accounts and rights that are among objects, as InstallRights does.
