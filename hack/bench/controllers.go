@@ -5,7 +5,7 @@ func controllerRooms() []room {
 	return []room{{pkg: "./build/buildcontroller", bench: "^BenchmarkFleet$", time: "1x", once: true},
 		{pkg: "./manifests/assets/cluster", bench: "^BenchmarkAdmission$", time: "1x", once: true},
 		{pkg: "./cmd/dayone-controller", bench: "^Benchmark(Rollout|Advisor)5000$", time: "1x", once: true},
-		{pkg: "./cmd/dayone/plan", bench: "^BenchmarkClusterPlan5000$", time: "3x"},
+		{pkg: "./cmd/dayone/plan", bench: "^Benchmark(ClusterPlan|Status)5000$", time: "3x"},
 		{pkg: "./rebase/rollout", bench: "^Benchmark(Make5000|Makespan5000|Look5000)$", time: "3x"}}
 }
 
@@ -52,6 +52,10 @@ func controllerFigures() []want {
 			unit: "s", scale: toSeconds, goal: "value <= 1"},
 		{name: "forecast of a change on a dump of 5,000 nodes, most memory", from: "BenchmarkClusterPlan5000 peak-MiB",
 			unit: "MiB", goal: "value <= 300"},
+		{name: "status of a cluster of 5,000 nodes, whole command", from: "BenchmarkStatus5000 ns/op", unit: "s",
+			scale: toSeconds, goal: "value <= 1"},
+		{name: "status --nodes of 5,000 nodes, whole command", from: "BenchmarkStatus5000 nodes-s", unit: "s"},
+		{name: "status --nodes of 5,000 nodes, most memory", from: "BenchmarkStatus5000 nodes-peak-MiB", unit: "MiB"},
 		{name: "rollout planner, one decision for 5,000 nodes", from: "BenchmarkMake5000 ns/op", unit: "ms", scale: 1e-6,
 			goal: "value <= 50"},
 		{name: "rollout planner, one decision from 5,000 Nodes of which ten have changed", from: "BenchmarkLook5000 ns/op",

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,20 +11,23 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
 )
 
 // BenchmarkClusterPlan5000 is dayone cluster plan -f as a process of its own on a dump of 5,000 layered nodes, each
 // with its MachineConfigNode, as kubectl get -o json writes them.
 func BenchmarkClusterPlan5000(b *testing.B) {
-	dir, plugin := bigDump(b, 5000), filepath.Join(b.TempDir(), "kubectl-dayone")
-	self, err := os.Executable()
-	require.NoError(b, err)
-	require.NoError(b, os.Symlink(self, plugin))
+	dir, plugin := bigDump(b, 5000), pluginOf(b)
 	file := filepath.Join(b.TempDir(), "new.yaml")
 	require.NoError(b, os.WriteFile(file, []byte(strings.Replace(layeredApp, "old", "new", 1)), 0o600))
 	peak := int64(0)
@@ -104,4 +108,74 @@ func writeMany(b *testing.B, file string, o any, copies int) {
 	fmt.Fprintln(w, "\n    ],\n    \"kind\": \"List\",\n    \"metadata\": {\"resourceVersion\": \"\"}\n}")
 	require.NoError(b, w.Flush())
 	require.NoError(b, f.Close())
+}
+
+// BenchmarkStatus5000 is kubectl dayone status, without and with --nodes, as a process of its own on a real API server
+// with 5,000 Nodes of a kubelet's size, each with its MachineConfigNode.
+func BenchmarkStatus5000(b *testing.B) {
+	const nodes = 5000
+	env := kubetest.Start(b, kubetest.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
+	plugin := pluginOf(b)
+	run := func(args ...string) (out string, took time.Duration, peak int64) {
+		b.Helper()
+		cmd := exec.CommandContext(b.Context(), plugin, append(args, "--kubeconfig", env.Kubeconfig(b))...)
+		began := time.Now()
+		raw, err := cmd.CombinedOutput()
+		require.NoError(b, err, "%s", raw)
+		usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		require.True(b, ok)
+		return string(raw), time.Since(began), usage.Maxrss
+	}
+	run("install", "--no-wait", "--mode", "full", "--image", "r.test/all:1")
+	labels := map[string]string{"pool": "many"}
+	pool := &mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Spec: mcfgv1.MachineConfigPoolSpec{
+		NodeSelector:          &metav1.LabelSelector{MatchLabels: labels},
+		MachineConfigSelector: &metav1.LabelSelector{MatchLabels: labels}}}
+	pool.Spec.Configuration.Name = "rendered-many-a"
+	require.NoError(b, env.Client.Create(b.Context(), pool))
+	var over errgroup.Group
+	over.SetLimit(8)
+	for i := range nodes {
+		over.Go(func() error {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("w%05d", i), Labels: map[string]string{
+				"pool": "many"}, Annotations: map[string]string{manifests.AnnotationState: manifests.StateDone,
+				manifests.AnnotationCurrentConfig: "rendered-many-a", manifests.AnnotationDesiredConfig: "rendered-many-a"}}}
+			fill(n)
+			n.ResourceVersion = ""
+			status := n.Status
+			record := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
+				Spec: mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name},
+					Pool:          mcfgv1.MCOObjectReference{Name: "many"},
+					ConfigVersion: mcfgv1.MachineConfigNodeSpecMachineConfigVersion{Desired: "rendered-many-a"}}}
+			if err := errors.Join(env.Client.Create(b.Context(), n), env.Client.Create(b.Context(), record)); err != nil {
+				return err
+			}
+			n.Status = status
+			return env.Client.Status().Update(b.Context(), n)
+		})
+	}
+	require.NoError(b, over.Wait())
+	var most int64
+	var all time.Duration
+	for b.Loop() {
+		out, _, _ := run("status")
+		require.Contains(b, out, "dayone v0 in namespace")
+		b.StopTimer()
+		out, took, peak := run("status", "--nodes")
+		require.Contains(b, out, " w04999 ")
+		all, most = all+took, max(most, peak)
+		b.StartTimer()
+	}
+	b.ReportMetric(all.Seconds()/float64(b.N), "nodes-s")
+	b.ReportMetric(float64(most)/1024, "nodes-peak-MiB")
+}
+
+// pluginOf is this program under the plugin's name.
+func pluginOf(b *testing.B) string {
+	b.Helper()
+	plugin := filepath.Join(b.TempDir(), "kubectl-dayone")
+	self, err := os.Executable()
+	require.NoError(b, err)
+	require.NoError(b, os.Symlink(self, plugin))
+	return plugin
 }
