@@ -20,6 +20,8 @@ type Board struct {
 	Builds []Row `json:"builds,omitempty"`
 	// Notes are findings, and what comes next.
 	Notes []string `json:"notes,omitempty"`
+	// colour is set by InColour.
+	colour bool
 }
 
 // Progress is how a row does.

@@ -81,6 +81,33 @@ func TestScreen(t *testing.T) {
 	assert.Equal(t, 5, Height([]string{"", strings.Repeat("x", 20), strings.Repeat("ä", 41)}, 20))
 }
 
+// Colours are on the words for states only, and count nowhere.
+func TestColours(t *testing.T) {
+	plainly := func(lines []string) (out []string) {
+		for _, line := range lines {
+			out = append(out, painted.ReplaceAllString(line, ""))
+		}
+		return out
+	}
+	b := full().InColour()
+	for _, width := range []int{4, 8, 20, 40, 80, 200} {
+		assert.Equal(t, full().Lines(width), plainly(b.Lines(width)), width)
+		assert.Equal(t, Height(full().Lines(width), width), Height(b.Lines(width), width), width)
+		for _, height := range []int{1, 5, 19, 24} {
+			assert.Equal(t, full().Screen(width, height), plainly(b.Screen(width, height)), "%d x %d", width, height)
+		}
+	}
+	b.Phases = append(b.Phases, Row{Name: "gate", State: "pending", Progress: Pending, Text: "open"})
+	text := strings.Join(b.Lines(80), "\n")
+	for _, want := range []string{"phases:\n\x1b[32mdone\x1b[m     base          2.0s  take in",
+		"\n\x1b[31mcut off\x1b[m  build-master", "\npending  gate", "\n\x1b[36mimage done\x1b[m  master",
+		"\n    50%  [31mred\n", "\n\x1b[32mbooted\x1b[m   master  master-0"} {
+		assert.Contains(t, text, want)
+	}
+	assert.Contains(t, strings.Join(b.Lines(8), "\n"), "\x1b[36mimage\x1b[m\ndone\n", "a state on two lines")
+	assert.Equal(t, full().Changes(Board{}), full().InColour().Changes(Board{}))
+}
+
 func TestChanges(t *testing.T) {
 	was, is := full(), full()
 	is.Phases[0].Seconds++

@@ -3,9 +3,7 @@ package board
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mitchellh/go-wordwrap"
-	"golang.org/x/term"
 )
 
 const (
@@ -32,7 +29,7 @@ func (b Board) lines(lists []list, width int) (out []string) {
 		out = append(out, fit("", text, width)...)
 	}
 	for _, l := range lists {
-		out = append(append(out, l.name+":"), Lines(l.rows, width)...)
+		out = append(append(out, l.name+":"), rowLines(l.rows, width, b.colour)...)
 	}
 	for _, text := range b.Notes {
 		out = append(out, fit("", text, width)...)
@@ -67,27 +64,33 @@ func (b Board) Screen(width, height int) []string {
 // Height is how many rows of a terminal lines take.
 func Height(lines []string, width int) (rows int) {
 	for _, line := range lines {
-		rows += 1 + max(utf8.RuneCountInString(line)-1, 0)/width
+		rows += 1 + max(visible(line)-1, 0)/width
 	}
 	return rows
 }
 
 // Lines are rows in columns: state, pool, name, time, text.
-func Lines(rows []Row, width int) (out []string) {
-	var columns [4]int
+func Lines(rows []Row, width int) []string { return rowLines(rows, width, false) }
+
+func rowLines(rows []Row, width int, colour bool) (out []string) {
+	var wide [4]int
 	for _, r := range rows {
 		for i, cell := range r.cells() {
-			columns[i] = max(columns[i], utf8.RuneCountInString(cell))
+			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
 		}
 	}
 	for _, r := range rows {
 		head := ""
 		for i, cell := range r.cells() {
-			if columns[i] > 0 {
-				head += cell + strings.Repeat(" ", columns[i]-utf8.RuneCountInString(cell)+2)
+			if wide[i] > 0 {
+				head += cell + strings.Repeat(" ", wide[i]-utf8.RuneCountInString(cell)+2)
 			}
 		}
-		out = append(out, fit(head, r.Text, width)...)
+		lines := fit(head, r.Text, width)
+		if colour { // after breaking, which counts characters
+			lines[0] = r.paint(lines[0])
+		}
+		out = append(out, lines...)
 		if r.Says != "" {
 			out = append(out, fit(below, r.Says, width)...)
 		}
@@ -201,10 +204,4 @@ func (r Row) line() string {
 		out += "; next: " + clean(r.Next)
 	}
 	return out
-}
-
-// Live tells whether out is a terminal that can go back and draw again; kind is the environment's TERM.
-func Live(out io.Writer, kind string) bool {
-	f, ok := out.(*os.File)
-	return ok && kind != "dumb" && term.IsTerminal(int(f.Fd()))
 }

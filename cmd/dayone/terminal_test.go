@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,16 +87,20 @@ func TestWatch(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		columns uint16
-		term    string
+		env     []string
 		drawn   string
 	}{
-		{"80 columns", 80, "xterm", "\x1b[1A\r\x1b[Jphases:\ndone     base          2.0s  take in the base image\n"},
-		{"20 columns", 20, "xterm", "\x1b[3A\r\x1b[Jphases:\ndone base 2.0s\n    take in the base\n    image\n"},
-		{"dumb", 80, "dumb", ""},
+		{"80 columns", 80, []string{"TERM=xterm"},
+			"\x1b[1A\r\x1b[Jphases:\n\x1b[32mdone\x1b[m     base          2.0s  take in the base image\n\x1b[31mcut off\x1b[m  "},
+		{"20 columns", 20, []string{"TERM=xterm"},
+			"\x1b[3A\r\x1b[Jphases:\n\x1b[32mdone\x1b[m base 2.0s\n    take in the base\n    image\n"},
+		{"no colour", 80, []string{"TERM=xterm", "NO_COLOR=1"},
+			"\x1b[1A\r\x1b[Jphases:\ndone     base          2.0s  take in the base image\ncut off  "},
+		{"dumb", 80, []string{"TERM=dumb"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eye := begins{t, t.TempDir()}
-			code, screen := watched(t, c.columns, []string{"TERM=" + c.term}, eye, args(eye)...)
+			code, screen := watched(t, c.columns, c.env, eye, args(eye)...)
 			assert.Equal(t, cli.ExitFailed, code, "the bootstrap does not run any more")
 			assert.Contains(t, screen, c.drawn)
 			if c.drawn == "" {
@@ -149,6 +154,7 @@ func installDirectory(t *testing.T) string {
 }
 
 func TestTerminals(t *testing.T) {
+	colours := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	for _, args := range commandsToSee(t) {
 		t.Run(strings.Join(args[:min(len(args), 2)], " "), func(t *testing.T) {
 			plain := process(t, nil, args...)
@@ -161,23 +167,27 @@ func TestTerminals(t *testing.T) {
 				name    string
 				columns uint16
 				env     []string
+				colours bool
 			}{
-				{"20 columns", 20, []string{"TERM=xterm-256color"}},
-				{"no size", 0, []string{"TERM=xterm-256color"}},
-				{"dumb", 80, []string{"TERM=dumb"}},
-				{"no colour", 80, []string{"TERM=xterm-256color", "NO_COLOR=1"}},
-				{"locale C", 80, []string{"TERM=xterm", "LC_ALL=C"}},
+				{"20 columns", 20, []string{"TERM=xterm-256color"}, true},
+				{"no size", 0, []string{"TERM=xterm-256color"}, true},
+				{"dumb", 80, []string{"TERM=dumb"}, false},
+				{"no kind", 80, nil, false},
+				{"no colour", 80, []string{"TERM=xterm-256color", "NO_COLOR=1"}, false},
+				{"empty NO_COLOR", 80, []string{"TERM=xterm", "NO_COLOR="}, true},
+				{"locale C", 80, []string{"TERM=xterm", "LC_ALL=C"}, true},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					got, screen := onTerminal(t, c.columns, c.env, args...)
 					assert.Equal(t, code, got, screen)
 					assert.NotContains(t, screen, "panic")
-					assert.NotRegexp(t, "\x1b\\[[0-9;]*m", screen, "no colours")
+					want := c.colours && slices.Contains([]string{"status", "build"}, args[0]) // of states, and of an error
+					assert.Equal(t, want, colours.MatchString(screen), "colours in %q", screen)
 					if c.name == "dumb" {
 						assert.NotContains(t, screen, "\x1b")
 					}
 					words := strings.Fields(all.String())
-					assert.Contains(t, strings.Join(strings.Fields(screen), " "), words[len(words)-1], "it says the same")
+					assert.Contains(t, strings.Join(strings.Fields(colours.ReplaceAllString(screen, "")), " "), words[len(words)-1], "it says the same")
 					for _, r := range screen {
 						if r > 126 {
 							t.Fatalf("a terminal of locale C cannot show %q in %s", r, screen)

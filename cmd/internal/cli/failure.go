@@ -52,7 +52,7 @@ func (f Failure) write(w io.Writer, program string) {
 			fmt.Fprintln(w, "  | "+line)
 		}
 	}
-	fmt.Fprintf(w, "%s: %s\n", program, f.Message)
+	fmt.Fprintf(w, "%s: %s\n", alarming(w, program), f.Message)
 }
 
 // tracked is standard output, whether something was written there, and why a write failed.

@@ -36,6 +36,9 @@ func (l *Looks) Print(cmd *cobra.Command, kind string, data any, b board.Board) 
 
 func (l *Looks) write(w io.Writer, b board.Board, now time.Time) error {
 	width, height := terminalSize(w)
+	if coloured(w) {
+		b = b.InColour()
+	}
 	var lines []string
 	switch {
 	case l.Watch && board.Live(plain(w), os.Getenv("TERM")):
@@ -86,6 +89,17 @@ func plain(w io.Writer) io.Writer {
 		return t.Writer
 	}
 	return w
+}
+
+// coloured tells whether what is written shows colours, and the user wants them.
+func coloured(w io.Writer) bool { return board.Coloured(plain(w), os.Getenv("TERM"), os.Getenv("NO_COLOR")) }
+
+// alarming is the first word of an error: red where there are colours.
+func alarming(w io.Writer, word string) string {
+	if coloured(w) {
+		return board.Failed.Paint(word)
+	}
+	return word
 }
 
 // terminalSize is how many columns and rows a terminal has; 0 is no terminal, or one that does not say.

@@ -163,7 +163,11 @@ func fitRows(text, cells string, width int) string {
 // WriteFindings writes a line for each finding.
 func WriteFindings(w io.Writer, findings []report.Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(w, "%s: %s\n", f.Severity, f.Error())
+		severity := string(f.Severity)
+		if f.Severity == report.Error {
+			severity = alarming(w, severity)
+		}
+		fmt.Fprintf(w, "%s: %s\n", severity, f.Error())
 	}
 }
 
