@@ -69,6 +69,6 @@ func Live(out io.Writer, kind string) bool {
 	return ok && kind != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// Coloured tells whether out is a terminal with colours, and its user wants them; kind and no are the environment's TERM
-// and NO_COLOR (no-color.org).
+// Coloured tells whether out is a terminal with colours, and its user wants them; kind and no are the environment's
+// TERM and NO_COLOR (no-color.org).
 func Coloured(out io.Writer, kind, no string) bool { return kind != "" && no == "" && Live(out, kind) }

@@ -105,6 +105,13 @@ func TestABrowserShowsThePage(t *testing.T) {
 	assert.Contains(t, text, "4 of 4 phases begun")
 	assert.Contains(t, text, "asks nft")
 
+	// A script of others does not run, and none reaches another host.
+	assert.Equal(t, "undefined", p.Text("(() => { const s = document.createElement('script'); "+
+		"s.textContent = 'window.foreign = 1'; document.body.append(s); return window.foreign; })()"))
+	p.Text("fetch('https://192.0.2.1/').catch(() => {}) && document.addEventListener('securitypolicyviolation', " +
+		"e => window.refused = e.effectiveDirective)")
+	p.Eventually("window.refused", "connect-src")
+
 	// A wide window and a telephone's, by day and by night.
 	for _, w := range []struct {
 		name          string
@@ -122,7 +129,7 @@ func TestABrowserShowsThePage(t *testing.T) {
 			picture, err := png.Decode(bytes.NewReader(p.Picture(w.name)))
 			require.NoError(t, err)
 			assert.Equal(t, w.width, picture.Bounds().Dx())
-			if shows(picture) {
+			if shows(picture, w.dark) {
 				break
 			}
 			require.True(t, time.Now().Before(end), "%s: the colours of done, failed and running", w.name)
@@ -131,7 +138,11 @@ func TestABrowserShowsThePage(t *testing.T) {
 }
 
 // shows tells whether a picture has the colours of a phase that is done, one that failed and one that runs.
-func shows(picture image.Image) bool {
+func shows(picture image.Image, dark bool) bool {
+	colours := [3]color.RGBA{{R: 0x0b, G: 0x7a, B: 0x5b}, {R: 0xc2, G: 0x22, B: 0x22}, {R: 0x8a, G: 0x5a}}
+	if dark {
+		colours = [3]color.RGBA{{R: 0x33, G: 0xcc, B: 0x99}, {R: 0xff, G: 0x7b, B: 0x72}, {R: 0xe8, G: 0xb0, B: 0x4a}}
+	}
 	seen := map[color.RGBA]int{}
 	for y := range picture.Bounds().Dy() {
 		for x := range picture.Bounds().Dx() {
@@ -139,8 +150,7 @@ func shows(picture image.Image) bool {
 			seen[color.RGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(b >> 8)}]++ //nolint:gosec // a byte each
 		}
 	}
-	return seen[color.RGBA{R: 0x22, G: 0xaa, B: 0x88}] > 10 && seen[color.RGBA{R: 0xdd, G: 0x33, B: 0x33}] > 10 &&
-		seen[color.RGBA{R: 0xdd, G: 0x99, B: 0x00}] > 10
+	return seen[colours[0]] > 10 && seen[colours[1]] > 10 && seen[colours[2]] > 10
 }
 
 // TestBrowserWithoutToken: what is answered says where the token is, and nothing of the bootstrap.

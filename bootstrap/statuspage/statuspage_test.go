@@ -12,8 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,7 +66,14 @@ func TestSocketAndPage(t *testing.T) {
 	w := httptest.NewRecorder()
 	b.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	assert.Contains(t, w.Body.String(), "build &lt;master&gt;")
-	assert.Contains(t, w.Body.String(), `http-equiv="refresh"`)
+	assert.Contains(t, w.Body.String(), `<noscript><meta http-equiv="refresh"`)
+	policy := w.Header().Get("Content-Security-Policy")
+	nonce := regexp.MustCompile(`<script nonce="(\w{20,})">`).FindStringSubmatch(w.Body.String())
+	require.Len(t, nonce, 2)
+	assert.Contains(t, policy, "default-src 'none'; script-src 'nonce-"+nonce[1]+"'; connect-src 'self'; ")
+	w = httptest.NewRecorder()
+	b.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	assert.NotContains(t, w.Body.String(), nonce[1], "every answer has its own")
 	w = httptest.NewRecorder()
 	b.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
 	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
@@ -75,6 +84,13 @@ func TestSocketAndPage(t *testing.T) {
 
 // page serves a board over HTTPS on a free port; the directory is the bootstrap's identity.
 func page(t *testing.T, b *statuspage.Collector) (address, dir string) {
+	t.Helper()
+	address, dir, _ = pageUntil(t, b)
+	return address, dir
+}
+
+// pageUntil is page, and what ends it before the test does.
+func pageUntil(t *testing.T, b *statuspage.Collector) (address, dir string, end func()) {
 	t.Helper()
 	dir = t.TempDir()
 	_, err := certs.LoadOrCreateCA(dir, certs.CAOptions{})
@@ -91,12 +107,13 @@ func page(t *testing.T, b *statuspage.Collector) (address, dir string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.ServeTLS(ctx, address, id) }()
-	t.Cleanup(func() { cancel(); require.NoError(t, <-ended) })
+	end = sync.OnceFunc(func() { cancel(); require.NoError(t, <-ended) })
+	t.Cleanup(end)
 	require.Eventually(t, func() bool {
 		c, err := net.Dial("tcp", address)
 		return err == nil && c.Close() == nil
 	}, time.Minute, 10*time.Millisecond)
-	return "https://" + address, dir
+	return "https://" + address, dir, end
 }
 
 func TestPageNeedsToken(t *testing.T) {

@@ -91,7 +91,8 @@ func TestWatch(t *testing.T) {
 		drawn   string
 	}{
 		{"80 columns", 80, []string{"TERM=xterm"},
-			"\x1b[1A\r\x1b[Jphases:\n\x1b[32mdone\x1b[m     base          2.0s  take in the base image\n\x1b[31mcut off\x1b[m  "},
+			"\x1b[1A\r\x1b[Jphases:\n\x1b[32mdone\x1b[m     base          2.0s  take in the base image\n" +
+				"\x1b[31mcut off\x1b[m  "},
 		{"20 columns", 20, []string{"TERM=xterm"},
 			"\x1b[3A\r\x1b[Jphases:\n\x1b[32mdone\x1b[m base 2.0s\n    take in the base\n    image\n"},
 		{"no colour", 80, []string{"TERM=xterm", "NO_COLOR=1"},
@@ -186,8 +187,8 @@ func TestTerminals(t *testing.T) {
 					if c.name == "dumb" {
 						assert.NotContains(t, screen, "\x1b")
 					}
-					words := strings.Fields(all.String())
-					assert.Contains(t, strings.Join(strings.Fields(colours.ReplaceAllString(screen, "")), " "), words[len(words)-1], "it says the same")
+					words, says := strings.Fields(all.String()), strings.Fields(colours.ReplaceAllString(screen, ""))
+					assert.Contains(t, strings.Join(says, " "), words[len(words)-1], "it says the same")
 					for _, r := range screen {
 						if r > 126 {
 							t.Fatalf("a terminal of locale C cannot show %q in %s", r, screen)

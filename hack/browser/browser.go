@@ -216,6 +216,43 @@ func (p *Page) Resize(width, height int, dark bool) {
 		"value": scheme}}}, nil)
 }
 
+// Tab presses the key that goes to the next control.
+func (p *Page) Tab() { p.press("Tab", "", 9) }
+
+// Enter presses the key that uses the control with the focus.
+func (p *Page) Enter() { p.press("Enter", "\r", 13) }
+
+// press is a key with the text that it types and Windows' number for it.
+func (p *Page) press(key, text string, number int) {
+	p.t.Helper()
+	for _, kind := range []string{"keyDown", "keyUp"} {
+		params := map[string]any{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": number}
+		if text != "" && kind == "keyDown" {
+			params["text"] = text
+		}
+		p.call("Input.dispatchKeyEvent", params, nil)
+	}
+}
+
+// Spoken is what a screen reader is told of: "ROLE NAME" of each element, in Chromium's own words.
+func (p *Page) Spoken() (out []string) {
+	p.t.Helper()
+	type value struct{ Value string }
+	var answer struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name value
+		}
+	}
+	p.call("Accessibility.getFullAXTree", map[string]any{}, &answer)
+	for _, n := range answer.Nodes {
+		if !n.Ignored {
+			out = append(out, strings.TrimSpace(n.Role.Value+" "+n.Name.Value))
+		}
+	}
+	return out
+}
+
 // Wide tells by how many pixels the page is wider than its window; 0: nobody must scroll sideways. A page that is just
 // being replaced is waited for.
 func (p *Page) Wide() string {

@@ -92,7 +92,9 @@ func plain(w io.Writer) io.Writer {
 }
 
 // coloured tells whether what is written shows colours, and the user wants them.
-func coloured(w io.Writer) bool { return board.Coloured(plain(w), os.Getenv("TERM"), os.Getenv("NO_COLOR")) }
+func coloured(w io.Writer) bool {
+	return board.Coloured(plain(w), os.Getenv("TERM"), os.Getenv("NO_COLOR"))
+}
 
 // alarming is the first word of an error: red where there are colours.
 func alarming(w io.Writer, word string) string {
