@@ -70,7 +70,8 @@ func TestAScreenReaderFinds(t *testing.T) {
 		{"changes are said", "document.querySelector('[role=status]').ariaLive", "polite"},
 		{"headings", "[...document.querySelectorAll('h1, h2, h3, h4')].map(h => h.localName)", "h1,h2,h2,h2,h2,h2"},
 		{"lists without a name", "[...document.querySelectorAll('ol, ul')].filter(" +
-			"l => l.getAttribute('role') != 'list' || !document.getElementById(l.getAttribute('aria-labelledby'))?.textContent).length", "0"},
+			"l => l.getAttribute('role') != 'list' || " +
+			"!document.getElementById(l.getAttribute('aria-labelledby'))?.textContent).length", "0"},
 		{"rows", "document.querySelectorAll('li').length > 7", "true"},
 		{"rows without a word for the state", "[...document.querySelectorAll('li')].filter(" +
 			"r => !r.querySelector('.state')?.textContent.trim()).length", "0"},
@@ -101,7 +102,8 @@ func TestKeyboard(t *testing.T) {
 			p.Resize(1280, 900, dark)
 			p.Eventually("matchMedia('(prefers-color-scheme: dark)').matches", strconv.FormatBool(dark))
 			assert.Equal(t, "solid true true", p.Text("(() => { const e = document.activeElement, "+
-				"s = getComputedStyle(e); return s.outlineStyle + ' ' + (parseFloat(s.outlineWidth) >= 2) + ' ' + (contrast(s.outlineColor, e) >= 3); })()"),
+				"s = getComputedStyle(e); return s.outlineStyle + ' ' + (parseFloat(s.outlineWidth) >= 2) + ' ' + "+
+				"(contrast(s.outlineColor, e) >= 3); })()"),
 				"the focus is seen on %v; dark: %v", reached, dark)
 		}
 	}
