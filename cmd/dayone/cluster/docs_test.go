@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/build/mcobuild"
 	"dayone.dev/dayone/hack/codeblocks"
 	"dayone.dev/dayone/hack/kube"
@@ -117,6 +118,7 @@ func theClusterOfThePages(t *testing.T, e *kubetest.Env) {
 		configMap(cluster.AdvisorNamespace, forecast.ConfigMapPrefix+"worker", forecast.KeySummary, nil),
 		configMap(cluster.AdvisorNamespace, cluster.StatusName, cluster.StatusConditions, nil),
 		configMap(cluster.DefaultNamespace, cluster.ReleaseName, cluster.StatusConditions, nil),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: clusterregistry.PushSecret}},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "explained"},
 			InvolvedObject: corev1.ObjectReference{Namespace: "default"}, Reason: "BuildFailureExplained"},
 	} {
