@@ -137,7 +137,12 @@ func TestBootstrapInPlace(t *testing.T) {
 	require.NoError(t, err, out)
 	require.NoError(t, w.node.Reboot(t.Context()))
 	out, err = w.sh("cat /usr/lib/layered && dayone-daemon status")
-	require.NoError(t, err, out)
+	if err != nil {
+		status, _ := w.sh("ostree admin status; ls -la /ostree/boot* /boot/loader/entries; " +
+			"journalctl --no-pager -n 40 -u 'ostree-*' -u dayone-registry")
+		console, _ := w.node.Log()
+		require.NoError(t, err, status+console[max(0, len(console)-3000):])
+	}
 	assert.Contains(t, out, "in place")
 	_, digest, _ := strings.Cut(image, "@")
 	assert.Contains(t, out, digest)
