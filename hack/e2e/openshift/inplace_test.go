@@ -133,7 +133,8 @@ func TestBootstrapInPlace(t *testing.T) {
 	var config mcfgv1.MachineConfig
 	require.NoError(t, json.Unmarshal([]byte(encapsulated), &config))
 	require.Equal(t, image, config.Spec.OSImageURL)
-	out, err := w.sh("dayone-daemon stage " + image)
+	// A reboot that comes before ostree's path unit has noticed what is staged takes it nevertheless.
+	out, err := w.sh("systemctl stop ostree-finalize-staged.path && dayone-daemon stage " + image)
 	require.NoError(t, err, out)
 	require.NoError(t, w.node.Reboot(t.Context()))
 	out, err = w.sh("cat /usr/lib/layered && dayone-daemon status")

@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"dayone.dev/dayone/rebase/deploy"
+	"dayone.dev/dayone/rebase/deploy/program"
 )
 
 // CheckStaged checks the staged tree, whatever the deployer, for what would fail only at shutdown, where no one sees it
 // and the node boots what it had: no room for the kernel in /boot, and conflicts of the /etc merge; and for files that
-// SELinux would keep from the node's services. What is staged is then withdrawn. Nothing staged is no error. Errors are
-// Faults. With composefs bootc writes the kernel when it stages, and the staged tree is an image: there is nothing to
-// look at.
+// SELinux would keep from the node's services. What is staged is then withdrawn. Otherwise a reboot takes it, however
+// soon it comes. Nothing staged is no error. Errors are Faults. With composefs bootc writes the kernel when it stages,
+// and the staged tree is an image: there is nothing to look at.
 func CheckStaged(ctx context.Context, root string, d deploy.Deployer) error {
 	s, err := d.Status(ctx)
 	if err != nil || s.Staged == nil || s.Booted == nil || s.Staged.Composefs {
@@ -29,10 +30,27 @@ func CheckStaged(ctx context.Context, root string, d deploy.Deployer) error {
 	if err == nil {
 		err = checkLabels(root, s)
 	}
+	if err == nil {
+		err = startFinalizer(ctx, root)
+	}
 	if back, ok := d.(deploy.Unstager); ok && err != nil {
 		return errors.Join(err, back.Unstage(ctx))
 	}
 	return err
+}
+
+// startFinalizer starts the unit whose end at shutdown writes the staged deployment. ostree's path unit starts it, too,
+// but a moment later: a reboot in that moment would boot what the node had.
+func startFinalizer(ctx context.Context, root string) error {
+	const unit = "ostree-finalize-staged.service"
+	if _, err := os.Stat("/run/systemd/system"); root != "/" || err != nil {
+		return nil // no systemd, or not this host's tree
+	}
+	if _, err := program.Run(ctx, "systemctl", "start", unit); err != nil {
+		return &deploy.Fault{Class: deploy.ClassInternal, Op: "start " + unit, Err: err,
+			Next: "look at systemctl status " + unit + "; without it a reboot boots what the node had"}
+	}
+	return nil
 }
 
 // TreeOf is the directory of a deployment below root. A staged deployment's is there already.
