@@ -63,9 +63,13 @@ func demandsOn(r Request) (out []demand, err error) {
 			out = append(out, demand{"baseImagePolicy", scope, "correct signing.baseImagePolicy", reqs})
 		}
 	}
-	var onNodes []demand
+	var paths []string
 	for _, p := range nodePolicies() {
-		policy, err := signature.NewPolicyFromBytes(machineconfig.FilesAt(r.Config.Spec.Config.Raw, p.path)[p.path])
+		paths = append(paths, p.path)
+	}
+	files, onNodes := machineconfig.FilesAt(r.Config.Spec.Config.Raw, paths...), []demand(nil)
+	for _, p := range nodePolicies() {
+		policy, err := signature.NewPolicyFromBytes(files[p.path])
 		if err != nil {
 			continue // there is none, or the nodes' own matter: it was rendered before
 		}

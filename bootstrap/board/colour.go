@@ -49,7 +49,7 @@ func (b Board) InColour() Board {
 
 // paint colours the state that begins a row's first line. On a narrow terminal the line may hold only a part of it.
 func (r Row) paint(line string) string {
-	state := clean(r.State)
+	state := Clean(r.State)
 	rest, whole := strings.CutPrefix(line, state)
 	switch {
 	case whole:

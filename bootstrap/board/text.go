@@ -107,12 +107,12 @@ func (r Row) cells() []string {
 	if r.Seconds > 0 {
 		took = Took(r.Seconds)
 	}
-	return []string{clean(r.State), clean(r.Pool), clean(r.Name), took}
+	return []string{Clean(r.State), Clean(r.Pool), Clean(r.Name), took}
 }
 
 // fit puts a text beside its head, and below it where that leaves too few columns.
 func fit(head, text string, width int) []string {
-	text = clean(text)
+	text = Clean(text)
 	words := strings.Join(strings.Fields(head), " ")
 	switch {
 	case width <= 0:
@@ -136,8 +136,8 @@ func hang(head, text string, width int) []string {
 	return lines
 }
 
-// clean keeps what builds and nodes say from moving the cursor.
-func clean(text string) string {
+// Clean keeps what builds and nodes say from moving a terminal's cursor: control characters become blanks.
+func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -175,7 +175,7 @@ func (b Board) Changes(was Board) (out []string) {
 	}
 	for _, text := range slices.Concat(b.Head, b.Notes) {
 		if !slices.Contains(was.Head, text) && !slices.Contains(was.Notes, text) {
-			out = append(out, clean(text))
+			out = append(out, Clean(text))
 		}
 	}
 	return out
@@ -183,7 +183,7 @@ func (b Board) Changes(was Board) (out []string) {
 
 // key names a row among all.
 func (l list) key(r Row) string {
-	return l.name + ": " + clean(strings.TrimLeft(r.Pool+" "+r.Name, " "))
+	return l.name + ": " + Clean(strings.TrimLeft(r.Pool+" "+r.Name, " "))
 }
 
 // steadyLine is the row without what changes by itself.
@@ -197,11 +197,11 @@ func (r Row) line() string {
 	out := strings.Join(strings.Fields(strings.Join(r.cells(), " ")), " ")
 	for _, part := range []string{r.Text, r.Says} {
 		if part != "" {
-			out += "  " + clean(part)
+			out += "  " + Clean(part)
 		}
 	}
 	if r.Next != "" {
-		out += "; next: " + clean(r.Next)
+		out += "; next: " + Clean(r.Next)
 	}
 	return out
 }

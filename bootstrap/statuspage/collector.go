@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/sirupsen/logrus"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/nodes"
 )
@@ -61,16 +61,8 @@ func (c *Collector) Output(pool, text string) {
 }
 
 func last(lines []string, line string) []string {
-	lines = append(lines, strings.Map(printable, line))
+	lines = append(lines, board.Clean(line))
 	return lines[max(0, len(lines)-tailLines):]
-}
-
-// printable keeps what a build prints from moving the cursor of who reads the JSON on a terminal.
-func printable(r rune) rune {
-	if unicode.IsControl(r) {
-		return ' '
-	}
-	return r
 }
 
 // Detail says what a phase does now.

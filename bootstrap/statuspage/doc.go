@@ -1,5 +1,5 @@
 // Package statuspage answers how far a bootstrap is: as JSON on a socket of its host, and as a page that asks again
 // by itself.
 //
-//	events, log lines -> Board -> http.Handler -> unix socket, HTTPS
+//	events, log lines -> Collector -> Status, board -> http.Handler -> unix socket, HTTPS
 package statuspage

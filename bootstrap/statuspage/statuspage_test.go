@@ -185,7 +185,7 @@ func TestCurlReadsThePage(t *testing.T) {
 	text, err = run("--no-fail", "--cacert", filepath.Join(dir, certs.CACertFile), address+"/status.json")
 	require.NoError(t, err, text)
 	assert.Contains(t, text, "the administrator of this host has it")
-	assert.NotContains(t, text, dir, "nobody without the token learns where it is")
+	assert.NotContains(t, text, dir, "the answer does not tell where the token is")
 	text, err = run("--user", "admin:"+string(token), address+"/")
 	require.Error(t, err, "nobody else signs it: %s", text)
 	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token),

@@ -349,7 +349,7 @@ func TestAccountsOfPools(t *testing.T) {
 	t.Logf("%d pulls", w.pulls.Load())
 }
 
-// damaged: where the state cannot be read, what was accepted stays accepted, and people are told.
+// damaged: where the state cannot be read, registries accept what they accepted, and a condition says so.
 func (w *accountsWorld) damaged() {
 	w.t.Helper()
 	var kept corev1.Secret

@@ -84,7 +84,7 @@ func (c client) push(t *testing.T, addr string) wanted.Image {
 	return image
 }
 
-// pushRandom pushes an image that nobody has.
+// pushRandom pushes an image of random bytes, which no registry has.
 func (c client) pushRandom(addr string) (out wanted.Image, err error) {
 	options, end, err := c.options(registry.PushAuthFile)
 	if err != nil {

@@ -315,7 +315,7 @@ func TestConsoleBlocksRun(t *testing.T) {
 		for _, b := range blocks {
 			for _, line := range b.Commands() {
 				if ours(line) && !walked[page] && !strings.HasPrefix(line, "cp ") {
-					assert.NotEmpty(t, reason(line), "%s:%d: nobody runs %s", page, b.Line, line)
+					assert.NotEmpty(t, reason(line), "%s:%d: no test runs %s", page, b.Line, line)
 				}
 			}
 		}

@@ -66,5 +66,5 @@ func TestStatusOfABootstrapThatEnded(t *testing.T) {
 	assert.Contains(t, stdout, "this host may go")
 	require.NoError(t, day1.End(dir, "192.0.2.1:9500", "fallback: the build failed"))
 	_, stdout, _ = dayone(t, "status", "--state-dir", dir)
-	assert.Contains(t, stdout, "needed by nobody: fallback: the build failed")
+	assert.Contains(t, stdout, "no node needs it: fallback: the build failed")
 }

@@ -185,7 +185,7 @@ func (s statusOutput) board(now time.Time) board.Board {
 func (s statusOutput) next() string {
 	switch e := s.Endpoints; {
 	case s.HandedOver != nil && s.HandedOver.Instead != "":
-		return fmt.Sprintf("given up at %s, and needed by nobody: %s", s.HandedOver.Time.Format(time.RFC3339),
+		return fmt.Sprintf("given up at %s; no node needs it: %s", s.HandedOver.Time.Format(time.RFC3339),
 			s.HandedOver.Instead)
 	case s.HandedOver != nil:
 		return fmt.Sprintf("handed over at %s: the cluster has all, and this host may go",

@@ -42,7 +42,7 @@ func TestPowerCutAndKillInEveryPhase(t *testing.T) {
 	c.handOver()
 	c.ended()
 
-	// The node boots once more: its gate is shut until the program has seen that it is needed by nobody.
+	// The node boots once more: its gate is shut until the program has seen that no node needs it.
 	require.NoError(t, c.node.PowerCut(t.Context()))
 	require.NoError(t, c.node.Start(t.Context()))
 	c.eventually("the gate of a node that was handed over opens", func() bool {
