@@ -30,9 +30,8 @@ type BuilderOptions struct {
 	Keys *sign.Keys
 	// Place is where this builder works, a URL in the provenance of what Keys sign. Default: DefaultPlace.
 	Place string
-	// BillOfMaterials writes an SPDX document in JSON of an image that was built; it is attached to the image. The same
-	// image gives the same bytes. Default: none.
-	BillOfMaterials func(ctx context.Context, image Finished) ([]byte, error)
+	// BillsOfMaterials writes what is in an image that was built; it is attached to the image. Default: none.
+	BillsOfMaterials BillsOfMaterials
 	// RetryDelay is the wait before the second attempt; it doubles each time. Default 2 s.
 	RetryDelay time.Duration
 	// Progress takes events as they come, from one goroutine at a time; default drops them.
@@ -156,7 +155,7 @@ func (b *Builder) attempt(ctx context.Context, client *appendengine.Client, r Re
 		return nil, in.refusal
 	}
 	t.enter("base")
-	from, err := readBase(ctx, client, r, b.trees())
+	from, err := b.readBase(ctx, client, r)
 	if err != nil {
 		return nil, err
 	}

@@ -79,8 +79,8 @@ func lint(r Request) (file *containerfile.File, warnings []report.Finding, err e
 	return file, all.Warnings(), nil
 }
 
-// readBase reads the base image and its file tree, which the cache keeps.
-func readBase(ctx context.Context, client *appendengine.Client, r Request, cache basetree.Cache) (base, error) {
+// readBase reads the base image and its file tree, which the builder keeps.
+func (b *Builder) readBase(ctx context.Context, client *appendengine.Client, r Request) (base, error) {
 	image, err := client.Read(ctx, r.Base.Reference, r.platform())
 	if err != nil {
 		return base{}, registryFailure("base", err)
@@ -93,17 +93,37 @@ func readBase(ctx context.Context, client *appendengine.Client, r Request, cache
 		out.created = *r.Options.Created
 	}
 	digest := image.Ref.DigestStr()
-	if out.tree, err = cache.Load(digest); err != nil || out.tree != nil {
+	if out.tree, err = b.trees().Load(digest); err != nil || out.tree != nil {
 		return out, err
 	}
 	layers, err := image.Layers(0)
 	if err != nil {
 		return base{}, registryFailure("base", err)
 	}
-	if out.tree, err = basetree.Read(ctx, layers); err != nil {
+	if out.tree, err = b.readTree(ctx, layers); err != nil {
 		return base{}, treeFailure("base", fmt.Errorf("read files of base image: %w", err))
 	}
-	return out, cache.Save(digest, out.tree)
+	return out, b.trees().Save(digest, out.tree)
+}
+
+// readTree reads the layers of a base once, for its file tree and for bills of materials.
+func (b *Builder) readTree(ctx context.Context, layers []basetree.Layer) (*basetree.Tree, error) {
+	if b.o.BillsOfMaterials == nil {
+		return basetree.Read(ctx, layers)
+	}
+	inventory, err := b.o.BillsOfMaterials.Take(layers)
+	if err != nil {
+		return nil, err
+	}
+	defer inventory.Close() //nolint:errcheck // it removes temporary files
+	tree, err := basetree.ReadCopying(ctx, layers, inventory.Copy)
+	if err != nil {
+		return nil, err
+	}
+	if tree.Inventory, err = inventory.Encode(ctx); err != nil {
+		b.o.Log.WithError(err).Debug("packages of the base cannot be listed") // the bill of materials says it aloud
+	}
+	return tree, nil
 }
 
 // compile makes the layer of the rendered config for this base.

@@ -1,9 +1,11 @@
 package build
 
 import (
+	"archive/tar"
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -54,6 +56,23 @@ const DefaultPlace = "https://dayone.dev/builder"
 // SPDXType is the media type of a bill of materials beside an image.
 const SPDXType = "application/spdx+json"
 
+// BillsOfMaterials writes bills of materials; package sbom has it.
+type BillsOfMaterials interface {
+	// Take begins the inventory of a base whose layers are about to be read.
+	Take(base []basetree.Layer) (Inventory, error)
+	// Write gives an SPDX document in JSON. The same image gives the same bytes.
+	Write(ctx context.Context, image Finished) ([]byte, error)
+}
+
+// Inventory lists what a base contains, so that its layers are read once for all images that are built on it.
+type Inventory interface {
+	// Copy is given to basetree.Read.
+	Copy(layer int, p string, h *tar.Header) io.WriteCloser
+	// Encode gives what Finished.Inventory expects, once the layers are read.
+	Encode(ctx context.Context) ([]byte, error)
+	io.Closer
+}
+
 // Finished is an image that was built, for a bill of materials.
 type Finished struct {
 	// Name is REPOSITORY@DIGEST by which nodes know it.
@@ -62,6 +81,8 @@ type Finished struct {
 	// Layers are its blobs, bottom first; the first BaseLayers are the base's.
 	Layers     []basetree.Layer
 	BaseLayers int
+	// Inventory is that of the base, empty if it was not taken.
+	Inventory []byte
 }
 
 // vouch attaches to what this build has made and checked what is in it and what it was made from, and signs it.
@@ -92,7 +113,7 @@ func vouch(ctx context.Context, src source, image *appendengine.Image, o Builder
 // worse to boot.
 func describe(ctx context.Context, src source, image *appendengine.Image, o BuilderOptions,
 	t *timeline) ([]byte, error) {
-	if o.BillOfMaterials == nil {
+	if o.BillsOfMaterials == nil {
 		return nil, nil
 	}
 	t.enter("sbom")
@@ -101,9 +122,9 @@ func describe(ctx context.Context, src source, image *appendengine.Image, o Buil
 		return nil, registryFailure("sbom", err)
 	}
 	at := signed(src.Request, image)
-	bom, err := o.BillOfMaterials(ctx, Finished{Name: at.Repository + "@" + image.Ref.DigestStr(),
+	bom, err := o.BillsOfMaterials.Write(ctx, Finished{Name: at.Repository + "@" + image.Ref.DigestStr(),
 		Digest: image.Ref.DigestStr(), BaseDigest: src.baseDigest, Created: image.Created(), Layers: layers,
-		BaseLayers: len(src.base.image.Manifest.Layers)})
+		BaseLayers: len(src.base.image.Manifest.Layers), Inventory: src.base.tree.Inventory})
 	if err != nil && ctx.Err() != nil {
 		return nil, err
 	}

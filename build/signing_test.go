@@ -1,8 +1,10 @@
 package build_test
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/build/buildtest"
 	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/registry/registrytest"
@@ -101,6 +104,22 @@ func TestBuildIsSigned(t *testing.T) {
 	})
 }
 
+// bills are played: the real ones are in package sbom, which has tests with this package.
+type bills struct {
+	write func(build.Finished) ([]byte, error)
+}
+
+func (b bills) Take([]basetree.Layer) (build.Inventory, error) { return inventory{}, nil }
+
+func (b bills) Write(_ context.Context, f build.Finished) ([]byte, error) { return b.write(f) }
+
+// inventory is one that has seen nothing.
+type inventory struct{}
+
+func (inventory) Copy(int, string, *tar.Header) io.WriteCloser { return nil }
+func (inventory) Encode(context.Context) ([]byte, error)       { return []byte("listed"), nil }
+func (inventory) Close() error                                 { return nil }
+
 // TestBillOfMaterials: the same image gets the same document, which is attached once; one that cannot be made stops
 // nothing.
 func TestBillOfMaterials(t *testing.T) {
@@ -109,8 +128,7 @@ func TestBillOfMaterials(t *testing.T) {
 	r.Options.Rebuild = true
 	with := func(write func(build.Finished) ([]byte, error)) *build.Result {
 		t.Helper()
-		bom := func(_ context.Context, f build.Finished) ([]byte, error) { return write(f) }
-		result, err := build.NewBuilder(build.BuilderOptions{BillOfMaterials: bom}).Build(t.Context(), r)
+		result, err := build.NewBuilder(build.BuilderOptions{BillsOfMaterials: bills{write: write}}).Build(t.Context(), r)
 		require.NoError(t, err)
 		return result
 	}
@@ -118,6 +136,7 @@ func TestBillOfMaterials(t *testing.T) {
 	for range 2 {
 		result = with(func(f build.Finished) ([]byte, error) {
 			assert.Less(t, f.BaseLayers, len(f.Layers))
+			assert.Equal(t, "listed", string(f.Inventory))
 			return []byte("of " + f.Name), nil
 		})
 	}

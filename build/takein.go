@@ -26,7 +26,7 @@ func (b *Builder) TakeIn(ctx context.Context, job BaseJob) error {
 	var tree, storage error
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, tree = readBase(ctx, client, Request{Base: job.Base, Platform: job.Platform}, b.trees())
+		_, tree = b.readBase(ctx, client, Request{Base: job.Base, Platform: job.Platform})
 	})
 	if engine, ok := b.o.Engine.(baseEngine); ok && containerOnBase(job.Containerfile) {
 		both.Go(func() { storage = engine.TakeInBase(ctx, job) })

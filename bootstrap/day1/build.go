@@ -135,7 +135,7 @@ func newBuilder(h Host, pool string, keys *sign.Keys) (*build.Builder, error) {
 		return nil, err
 	}
 	return build.NewBuilder(build.BuilderOptions{Engine: engine, StateDir: dir, Keys: keys,
-		Place: build.DefaultPlace + "/bootstrap", BillOfMaterials: h.BillOfMaterials,
+		Place: build.DefaultPlace + "/bootstrap", BillsOfMaterials: h.BillsOfMaterials,
 		Log: h.Log.WithField("pool", pool), Progress: func(e build.Event) { h.BuildProgress(pool, e) }}), nil
 }
 

@@ -1,7 +1,6 @@
 package day1
 
 import (
-	"context"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -31,8 +30,8 @@ type Options struct {
 	Platform string
 	// NewEngine opens the engine that runs Containerfiles, with its storage in dir.
 	NewEngine func(dir string) (build.ContainerEngine, error)
-	// BillOfMaterials writes what is in an image that was built, to be attached to it; nil attaches none.
-	BillOfMaterials func(ctx context.Context, image build.Finished) ([]byte, error)
+	// BillsOfMaterials writes what is in an image that was built, to be attached to it; nil attaches none.
+	BillsOfMaterials build.BillsOfMaterials
 	// Observe receives the events of every phase; nil drops them.
 	Observe journal.Observer
 	// BuildProgress receives what a build reports; nil drops it.

@@ -34,7 +34,7 @@ func TestWhatAPathTakes(t *testing.T) {
 			read := func(held int64) error {
 				_, err := readLayer(t.Context(), func(context.Context) (io.ReadCloser, error) {
 					return io.NopCloser(strings.NewReader(archive.String())), nil
-				}, newBudget(held))
+				}, newBudget(held), 0, nil)
 				return err
 			}
 			require.ErrorIs(t, read(entryCost+80), ErrUnsafe)

@@ -16,7 +16,7 @@ import (
 )
 
 // cacheVersion is part of a cached tree's file name; another form of Tree needs another one.
-const cacheVersion = "v4"
+const cacheVersion = "v5"
 
 // Cache keeps trees on disk by the digest of the base's manifest. The zero value keeps nothing.
 type Cache struct{ Dir string }

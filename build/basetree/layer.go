@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,11 +61,39 @@ type layerReader struct {
 	lacking map[string][]int
 }
 
-func readLayer(ctx context.Context, open Layer, b *budget) (*changes, error) {
+// Copy says where the bytes of a file go, too, while the layers of a tree are read; nil is nowhere. layer counts from 0,
+// p is the path on a booted host. It is called for each entry, of several layers at the same time, for one of them in
+// its order. An error of the writer ends the reading.
+type Copy func(layer int, p string, h *tar.Header) io.WriteCloser
+
+// entry takes an entry of a layer, by the path on a booted host.
+type entry func(p string, h *tar.Header, body io.Reader) error
+
+// copying is take with copies made of what it is given.
+func (c Copy) copying(layer int, take entry) entry {
+	return func(p string, h *tar.Header, body io.Reader) error {
+		w := c(layer, p, h)
+		if w == nil {
+			return take(p, h, body)
+		}
+		both := io.TeeReader(body, w)
+		err := take(p, h, both)
+		if err == nil {
+			_, err = io.Copy(io.Discard, both) // the part that take did not read
+		}
+		return cmp.Or(err, w.Close())
+	}
+}
+
+func readLayer(ctx context.Context, open Layer, b *budget, i int, also Copy) (*changes, error) {
 	r := layerReader{out: changes{gone: map[string]bool{}, objects: map[string]bool{}, dangling: map[string]string{}},
 		budget: b, links: map[string]string{},
 		large: map[string]bool{}, lacking: map[string][]int{}}
-	if err := Walk(ctx, open, r.add); err != nil {
+	first := entry(r.add)
+	if also != nil {
+		first = also.copying(i, first)
+	}
+	if err := Walk(ctx, open, first); err != nil {
 		return nil, err
 	}
 	if len(r.lacking) > 0 {

@@ -23,7 +23,10 @@ const maxReplaced = 100
 
 // Read builds the tree of an image from its layers, bottom first. Layers are read in parallel, as many as there are
 // processors.
-func Read(ctx context.Context, layers []Layer) (*Tree, error) {
+func Read(ctx context.Context, layers []Layer) (*Tree, error) { return ReadCopying(ctx, layers, nil) }
+
+// ReadCopying is Read which lets also have files in the same pass.
+func ReadCopying(ctx context.Context, layers []Layer, also Copy) (*Tree, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	b := newBudget(maxHeld)
@@ -41,7 +44,7 @@ func Read(ctx context.Context, layers []Layer) (*Tree, error) {
 			if ctx.Err() != nil {
 				return
 			}
-			if done[i], errs[i] = readLayer(ctx, layer, b); errs[i] != nil {
+			if done[i], errs[i] = readLayer(ctx, layer, b, i, also); errs[i] != nil {
 				errs[i] = fmt.Errorf("read layer %d: %w", i, errs[i])
 				cancel()
 			}
@@ -90,7 +93,7 @@ func (t *Tree) With(ctx context.Context, layers []Layer) (*Tree, error) {
 	}
 	b := newBudget(maxHeld)
 	for i, layer := range layers {
-		c, err := readLayer(ctx, layer, b)
+		c, err := readLayer(ctx, layer, b, i, nil)
 		if err != nil {
 			return nil, fmt.Errorf("read layer %d: %w", i, err)
 		}

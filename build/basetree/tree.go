@@ -35,6 +35,9 @@ type Tree struct {
 	Entries map[string]Entry
 	// Contents holds small files that a config compiler must read: accounts, units and what lies in /etc.
 	Contents map[string][]byte
+	// Inventory is what the maker of bills of materials has found in the image while it was read, in a form of its own;
+	// empty if none was asked.
+	Inventory []byte
 }
 
 // maxLinks bounds a chain of symlinks, as the kernel does (MAXSYMLINKS).

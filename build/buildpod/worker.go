@@ -85,7 +85,7 @@ func work(ctx context.Context, in io.Reader, out io.Writer, open openEngine, ver
 	}
 	builder := build.NewBuilder(build.BuilderOptions{
 		Engine: engine, StateDir: filepath.Join(stateDir(t.Work), "builder"), Progress: printer(out), Log: log,
-		BillOfMaterials: sbom.OfBuilds(version),
+		BillsOfMaterials: sbom.Bills{Version: version},
 	})
 	result, err := builder.Build(ctx, r)
 	if err != nil {

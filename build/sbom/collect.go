@@ -37,6 +37,20 @@ type kept struct {
 	layer int
 	copy  string // where the bytes are on this host
 	link  string // what it is a hard link to, until its bytes are fetched in a second reading
+
+	known    bool // from an inventory, with the content of os-release or the packages of a database
+	content  []byte
+	packages []Package
+}
+
+func (k kept) has() bool { return k.known || k.copy != "" }
+
+// text is that of os-release.
+func (k kept) text() ([]byte, error) {
+	if k.known || k.copy == "" {
+		return k.content, nil
+	}
+	return os.ReadFile(k.copy)
 }
 
 // layerFiles is what the layers up to one of them have, or what one of them brings.
@@ -93,14 +107,40 @@ type collector struct {
 	seen  layerFiles
 }
 
-// layers reads as many layers at once as there are processors, and lays them over each other.
-func (c *collector) layers(ctx context.Context, layers []basetree.Layer) error {
-	read := make([]layerFiles, len(layers))
+func newCollector(dir string, base int) *collector {
+	return &collector{dir: dir, base: base, seen: newLayerFiles()}
+}
+
+// collect reads the layers of an image. A journal of rpm's above a base whose database is known by its packages only
+// needs that database itself.
+func (c *collector) collect(ctx context.Context, img Image) error {
+	if len(img.Inventory) == 0 || c.all {
+		return c.layers(ctx, img.Layers, 0)
+	}
+	if err := c.layBase(img.Inventory); err != nil {
+		return err
+	}
+	if err := c.layers(ctx, img.Layers, img.BaseLayers); err != nil {
+		return err
+	}
+	for p := range c.seen.kept {
+		if db, ok := strings.CutSuffix(p, walEnd); ok && c.seen.kept[db].known {
+			c.seen = newLayerFiles()
+			return c.layers(ctx, img.Layers, 0)
+		}
+	}
+	return nil
+}
+
+// layers reads as many layers at once as there are processors, and lays them over each other and over those below from.
+func (c *collector) layers(ctx context.Context, layers []basetree.Layer, from int) error {
+	read := make([]layerFiles, len(layers)-from)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i, layer := range layers {
+	for i, layer := range layers[from:] {
+		i += from
 		g.Go(func() (err error) {
-			if read[i], err = c.layer(ctx, i, layer); err != nil {
+			if read[i-from], err = c.layer(ctx, i, layer); err != nil {
 				return fmt.Errorf("layer %d: %w", i+1, err)
 			}
 			return nil
@@ -118,63 +158,68 @@ func (c *collector) layers(ctx context.Context, layers []basetree.Layer) error {
 func (c *collector) layer(ctx context.Context, i int, layer basetree.Layer) (layerFiles, error) {
 	l := newLayerFiles()
 	err := basetree.Walk(ctx, layer, func(p string, h *tar.Header, body io.Reader) error {
-		name := path.Base(p)
-		switch {
-		case strings.HasPrefix(p, ostreeFiles), h.Typeflag == tar.TypeDir:
-			return nil
-		case name == opaque:
-			l.gone[path.Dir(p)] = l.gone[path.Dir(p)]
-			return nil
-		case strings.HasPrefix(name, whiteout):
-			l.gone[path.Join(path.Dir(p), strings.TrimPrefix(name, whiteout))] = true
-			return nil
+		isFile, copied, err := c.note(&l, i, p, h)
+		if err != nil {
+			return err
 		}
-		if c.files.Add(1) > maxFiles {
-			return fmt.Errorf("%w: more than %d files", errTooLarge, maxFiles)
+		if copied != nil {
+			body = io.TeeReader(body, copied)
 		}
-		l.gone[p] = true
-		return c.entry(&l, i, p, h, body)
+		if isFile && (i >= c.base || c.all) {
+			l.files[p], err = c.file(&l, p, h, body)
+		}
+		if copied == nil {
+			return err
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, body)
+		}
+		return cmp.Or(err, copied.Close())
 	})
 	return l, err
 }
 
-// entry takes a file or link of a layer.
-func (c *collector) entry(l *layerFiles, layer int, p string, h *tar.Header, body io.Reader) error {
-	if path.Base(p) == "vmlinuz" && path.Dir(path.Dir(p)) == modulesDir {
+// note takes an entry of a layer and says whether it is a file or link of the host. Where its bytes are needed it gives
+// a file for them.
+func (c *collector) note(l *layerFiles, layer int, p string, h *tar.Header) (isFile bool, _ *os.File, _ error) {
+	name := path.Base(p)
+	switch {
+	case strings.HasPrefix(p, ostreeFiles), h.Typeflag == tar.TypeDir:
+		return false, nil, nil
+	case name == opaque:
+		l.gone[path.Dir(p)] = l.gone[path.Dir(p)]
+		return false, nil, nil
+	case strings.HasPrefix(name, whiteout):
+		l.gone[path.Join(path.Dir(p), strings.TrimPrefix(name, whiteout))] = true
+		return false, nil, nil
+	}
+	if c.files.Add(1) > maxFiles {
+		return false, nil, fmt.Errorf("%w: more than %d files", errTooLarge, maxFiles)
+	}
+	l.gone[p] = true
+	if name == "vmlinuz" && path.Dir(path.Dir(p)) == modulesDir {
 		l.kernels[p] = true
 	}
-	if wanted := isDatabase(p) || isRelease(p); wanted && h.Typeflag == tar.TypeLink {
+	switch wanted := isDatabase(p) || isRelease(p); {
+	case wanted && h.Typeflag == tar.TypeLink:
 		l.kept[p] = kept{layer: layer, link: basetree.Canonical(h.Linkname)}
-	} else if wanted && h.Typeflag == tar.TypeReg {
-		copied, err := c.copyOut(h, body)
+	case wanted && h.Typeflag == tar.TypeReg:
+		f, err := c.create(h)
 		if err != nil {
-			return err
+			return true, nil, err
 		}
-		f, err := os.Open(copied)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		l.kept[p], body = kept{layer: layer, copy: copied}, f
+		l.kept[p] = kept{layer: layer, copy: f.Name()}
+		return true, f, nil
 	}
-	if layer < c.base && !c.all {
-		return nil
-	}
-	f, err := c.file(l, p, h, body)
-	l.files[p] = f
-	return err
+	return true, nil, nil
 }
 
-func (c *collector) copyOut(h *tar.Header, body io.Reader) (string, error) {
+// create makes a temporary file for the bytes of a file of the image.
+func (c *collector) create(h *tar.Header) (*os.File, error) {
 	if h.Size > maxKept {
-		return "", fmt.Errorf("%w: %s has %d bytes, at most %d are read", errTooLarge, h.Name, h.Size, maxKept)
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", errTooLarge, h.Name, h.Size, maxKept)
 	}
-	f, err := os.CreateTemp(c.dir, "kept-")
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(f, body)
-	return f.Name(), cmp.Or(err, f.Close())
+	return os.CreateTemp(c.dir, "kept-")
 }
 
 // file is a file or link with its owner.
@@ -207,11 +252,17 @@ func (c *collector) file(l *layerFiles, p string, h *tar.Header, body io.Reader)
 func (c *collector) fetchLinked(ctx context.Context, layers []basetree.Layer) error {
 	for p, k := range c.seen.kept {
 		for at := k.layer; at >= 0 && k.link != "" && k.copy == ""; at-- {
-			err := basetree.Walk(ctx, layers[at], func(q string, h *tar.Header, body io.Reader) (err error) {
-				if q == k.link && h.Typeflag == tar.TypeReg {
-					k.copy, err = c.copyOut(h, body)
+			err := basetree.Walk(ctx, layers[at], func(q string, h *tar.Header, body io.Reader) error {
+				if q != k.link || h.Typeflag != tar.TypeReg {
+					return nil
 				}
-				return err
+				f, err := c.create(h)
+				if err != nil {
+					return err
+				}
+				k.copy = f.Name()
+				_, err = io.Copy(f, body)
+				return cmp.Or(err, f.Close())
 			})
 			if err != nil {
 				return err
@@ -247,8 +298,8 @@ func isRelease(p string) bool { return p == "/usr/lib/os-release" || p == "/etc/
 // release is the text of os-release, of which /etc's counts first.
 func (c *collector) release() ([]byte, error) {
 	for _, p := range []string{"/etc/os-release", "/usr/lib/os-release"} {
-		if k := c.seen.kept[p]; k.copy != "" {
-			return os.ReadFile(k.copy)
+		if k := c.seen.kept[p]; k.has() {
+			return k.text()
 		}
 	}
 	return nil, nil

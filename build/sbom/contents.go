@@ -26,6 +26,8 @@ type Image struct {
 	Layers []basetree.Layer
 	// BaseLayers is how many of them, from the bottom, are those of the base. The files of the others count as added.
 	BaseLayers int
+	// Inventory is what Bills.Take gave for the base. With it the base's layers need not be read. It may be empty.
+	Inventory []byte
 }
 
 // Contents is what an image contains.
@@ -103,7 +105,8 @@ const maxFiles = 2_000_000
 // errTooLarge is an image with more than is read.
 var errTooLarge = errors.New("the image has more files or a larger package database than dayone reads")
 
-// Read reads all layers once, and a layer again if its package database is a link to an object of an ostree repository.
+// Read reads all layers once, without those of a base whose inventory there is, and a layer again if its package
+// database is a link to an object of an ostree repository.
 // It writes package databases to a directory of its own below dir and removes it.
 func Read(ctx context.Context, img Image, dir string) (*Contents, error) {
 	return read(ctx, img, dir, false)
@@ -119,8 +122,9 @@ func read(ctx context.Context, img Image, dir string, all bool) (out *Contents, 
 			err = removed
 		}
 	}()
-	c := &collector{dir: scratch, base: img.BaseLayers, all: all, seen: newLayerFiles()}
-	if err := c.layers(ctx, img.Layers); err != nil {
+	c := newCollector(scratch, img.BaseLayers)
+	c.all = all
+	if err := c.collect(ctx, img); err != nil {
 		return nil, fmt.Errorf("read contents of %s, %w", img.Name, err)
 	}
 	if err := c.fetchLinked(ctx, img.Layers); err != nil {

@@ -56,23 +56,23 @@ func isDatabase(p string) bool {
 // readDatabases reads the databases of an image: of each package manager the one in the highest layer.
 func readDatabases(ctx context.Context, files map[string]kept) (packages []Package, unread []string, err error) {
 	packages = []Package{}
-	if p := highest(files, dpkgFiles()); p != "" {
-		list, err := readDPKG(files[p].copy)
+	var rpm []string
+	for _, dir := range rpmDirs() {
+		rpm = append(rpm, dir+"/"+rpmName)
+	}
+	found := ""
+	for _, paths := range [][]string{dpkgFiles(), rpm} {
+		if found = highest(files, paths); found == "" {
+			continue
+		}
+		list, err := readDatabase(ctx, found, files)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", p, err)
+			return nil, nil, fmt.Errorf("%s: %w", found, err)
 		}
 		packages = append(packages, list...)
 	}
-	var candidates []string
-	for _, dir := range rpmDirs() {
-		candidates = append(candidates, dir+"/"+rpmName)
-	}
-	if p := highest(files, candidates); p != "" {
-		list, err := readRPM(ctx, files[p].copy, files[p+walEnd].copy)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", p, err)
-		}
-		return append(packages, list...), nil, nil
+	if found != "" {
+		return packages, nil, nil
 	}
 	for _, p := range slices.Sorted(maps.Keys(files)) {
 		if name := path.Base(p); name == "Packages" || name == "Packages.db" {
@@ -82,10 +82,23 @@ func readDatabases(ctx context.Context, files map[string]kept) (packages []Packa
 	return packages, unread, nil
 }
 
+// readDatabase reads one of them. One of a form that cannot be read gives no packages.
+func readDatabase(ctx context.Context, p string, files map[string]kept) ([]Package, error) {
+	switch k := files[p]; {
+	case k.known || !k.has():
+		return k.packages, nil
+	case path.Base(p) == rpmName:
+		return readRPM(ctx, k.copy, files[p+walEnd].copy)
+	case slices.Contains(dpkgFiles(), p):
+		return readDPKG(k.copy)
+	}
+	return nil, nil
+}
+
 func highest(files map[string]kept, paths []string) string {
 	best := ""
 	for _, p := range paths {
-		if k, ok := files[p]; ok && k.copy != "" && (best == "" || k.layer > files[best].layer) {
+		if k, ok := files[p]; ok && k.has() && (best == "" || k.layer > files[best].layer) {
 			best = p
 		}
 	}

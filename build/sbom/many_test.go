@@ -64,6 +64,35 @@ func rpmDatabase(t testing.TB, n int) string {
 	return string(raw)
 }
 
+// TestJournalAboveTheBase: a layer brings only rpm's journal, which means nothing without the database below.
+func TestJournalAboveTheBase(t *testing.T) {
+	const at = "usr/share/rpm/rpmdb.sqlite"
+	file := filepath.Join(t.TempDir(), "db")
+	db, err := sql.Open("sqlite3", "file:"+file+"?_journal_mode=WAL")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	exec := func(statement string, arguments ...any) {
+		_, err := db.Exec(statement, arguments...)
+		require.NoError(t, err)
+	}
+	bytesOf := func(name string) string {
+		raw, err := os.ReadFile(name)
+		require.NoError(t, err)
+		return string(raw)
+	}
+	exec("CREATE TABLE Packages (hnum INTEGER PRIMARY KEY, blob BLOB)")
+	exec("INSERT INTO Packages (blob) VALUES (?)", rpmHeader("base", "1", "1", "noarch"))
+	exec("PRAGMA wal_checkpoint(TRUNCATE)")
+	below := bytesOf(file)
+	exec("INSERT INTO Packages (blob) VALUES (?)", rpmHeader("added", "1", "1", "noarch"))
+	journal := bytesOf(file + "-wal")
+	require.NoError(t, db.Close())
+
+	c := read(t, image(pack(t, entry{path: at, content: below}), pack(t, entry{path: at + "-wal", content: journal})))
+	require.Len(t, c.Packages, 2)
+	assert.Equal(t, "added", c.Packages[0].Name)
+}
+
 func TestManyPackages(t *testing.T) {
 	var status strings.Builder
 	for i := range manyPackages {

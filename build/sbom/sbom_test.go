@@ -90,7 +90,31 @@ func read(t *testing.T, img sbom.Image) *sbom.Contents {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
+	if len(img.Layers) > 0 {
+		img.Inventory = take(t, img)
+		again, err := sbom.Read(t.Context(), img, dir)
+		require.NoError(t, err)
+		assert.Equal(t, c, again, "with the inventory of the base")
+	}
 	return c
+}
+
+// take makes the inventory of the base while its tree is read.
+func take(t *testing.T, img sbom.Image) []byte {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	base := img.Layers[:img.BaseLayers]
+	in, err := sbom.Bills{}.Take(base)
+	require.NoError(t, err)
+	_, err = basetree.ReadCopying(t.Context(), base, in.Copy)
+	require.NoError(t, err)
+	out, err := in.Encode(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, in.Close())
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	return out
 }
 
 // rpmTree is a directory with two packages, installed by the real rpm in a database below dir.
@@ -322,7 +346,14 @@ func TestHostileDatabases(t *testing.T) {
 	}
 	t.Run("dpkg's without colons", func(t *testing.T) {
 		img := image(pack(t, entry{path: "var/lib/dpkg/status", content: "no field\n"}))
-		_, err := sbom.Read(t.Context(), img, t.TempDir())
+		in, err := sbom.Bills{}.Take(img.Layers)
+		require.NoError(t, err)
+		defer in.Close() //nolint:errcheck // the test looks at something else
+		_, err = basetree.ReadCopying(t.Context(), img.Layers, in.Copy)
+		require.NoError(t, err, "a tree needs no packages")
+		_, err = in.Encode(t.Context())
+		require.ErrorContains(t, err, "/var/lib/dpkg/status: after package 0")
+		_, err = sbom.Read(t.Context(), img, t.TempDir())
 		assert.ErrorContains(t, err, "/var/lib/dpkg/status: after package 0")
 	})
 	t.Run("a database in another form is named", func(t *testing.T) {

@@ -89,7 +89,7 @@ func runBootstrap(cmd *cobra.Command, o standalone.Options, versions render.Vers
 	o.NewEngine = func(dir string) (build.ContainerEngine, error) {
 		return buildahengine.New(buildahengine.Options{Root: dir, Log: o.Log})
 	}
-	o.BillOfMaterials = sbom.OfBuilds(versions.Raw)
+	o.BillsOfMaterials = sbom.Bills{Version: versions.Raw}
 	config, err := layering(o.Dir)
 	is, err := chosenFlow(flow, config.Flow, err)
 	if err != nil {

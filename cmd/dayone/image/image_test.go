@@ -96,7 +96,7 @@ func TestProvenance(t *testing.T) {
 	require.NoError(t, err)
 	r := buildtest.Request(t, reg, base, "FROM configs\nCOPY <<x /etc/motd\nhello\nx\n")
 	result, err := build.NewBuilder(build.BuilderOptions{Keys: &sign.Keys{Key: key},
-		BillOfMaterials: sbom.OfBuilds("v1")}).Build(t.Context(), r)
+		BillsOfMaterials: sbom.Bills{Version: "v1"}}).Build(t.Context(), r)
 	require.NoError(t, err)
 	verify := func(more ...string) (int, string, string) {
 		return clitest.Run(t, Commands("v1"), append([]string{"verify", result.Reference, "--ca", reg.CAFile,
