@@ -126,8 +126,9 @@ func split(name string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// MachineConfig brings a pool's nodes the unit of dayone-registry with its files.
-func (s *Shared) MachineConfig(pool string) (*mcfgv1.MachineConfig, error) {
+// MachineConfig brings a pool's nodes the unit of dayone-registry with its files. With agents the nodes run dayone's
+// agent, which brings their account: then it has none, because all that it has is in the pool's image, too.
+func (s *Shared) MachineConfig(pool string, agents bool) (*mcfgv1.MachineConfig, error) {
 	host, port, err := split(s.Registry)
 	if err != nil {
 		return nil, err
@@ -146,6 +147,9 @@ func (s *Shared) MachineConfig(pool string) (*mcfgv1.MachineConfig, error) {
 	add("/etc/dayone/registry.env", 0o644,
 		[]byte("DAYONE_REGISTRY_OPTIONS=--listen=:"+port+" --host="+host+"\n"))
 	for _, name := range []string{registry.UsersFile, registry.PullAuthFile, certs.CACertFile, certs.CAKeyFile} {
+		if agents && name == registry.PullAuthFile {
+			continue
+		}
 		add(nodeDir+"/"+name, 0o600, s.files[name])
 	}
 	return component("99-"+pool+"-dayone-registry", pool, config)

@@ -35,7 +35,7 @@ func MakeShared(dir string, layering *installconfig.Sidecar) error {
 	return err
 }
 
-// shareRegistry reads what the cluster's own registries share, and lets nodes pull from them.
+// shareRegistry reads what the cluster's own registries share.
 func (d *directory) shareRegistry() (err error) {
 	if !d.sidecar.Config.InCluster() {
 		return nil
@@ -53,15 +53,13 @@ func (d *directory) shareRegistry() (err error) {
 		return report.Finding{File: SharedDir(d.dir), Rule: "not-prepared",
 			Message: "the accounts of the cluster's own registries are not for " + d.shared.Registry, Next: "run dayone prepare"}
 	}
-	// In the openshift flow the bootstrap merges the account into the pull secret of MCO.
-	if d.sidecar.Config.Flow == installconfig.FlowOpenShift {
-		return nil
-	}
-	if d.nodes.PullSecret, err = merged(d.nodes.PullSecret, d.shared.PullAuth); err != nil {
-		return fmt.Errorf("let nodes pull from the cluster's own registries: %w", err)
-	}
 	return nil
 }
+
+// agents says that the nodes run dayone's agent. Then no MachineConfig, and so no image, has their account at the
+// cluster's own registries: it is served beside the config. In the openshift flow the bootstrap merges it into the pull
+// secret of MCO, which has no other way.
+func (d *directory) agents() bool { return d.sidecar.Config.Flow != installconfig.FlowOpenShift }
 
 // registryFile brings dayone-registry to a node whose configs MCO renders, registryCAFile the CA to a pool's nodes.
 const registryFile = "openshift/" + ownPrefix + "registry.yaml"
@@ -76,11 +74,11 @@ func (d *directory) registryConfig() (list []Generated, err error) {
 	if d.shared == nil {
 		return nil, nil
 	}
-	mc, err := d.shared.MachineConfig(ControlPlanePool)
+	mc, err := d.shared.MachineConfig(ControlPlanePool, d.agents())
 	if err != nil {
 		return nil, err
 	}
-	if d.sidecar.Config.Flow != installconfig.FlowOpenShift {
+	if d.agents() {
 		item := manifests.NewItem(mc)
 		item.Origin = manifests.Origin{File: installconfig.FileName}
 		d.set.MachineConfigs = append(d.set.MachineConfigs, item)
@@ -119,7 +117,13 @@ func addShared(d *directory, in *Input, rep *report.Report) {
 		addSecret(d, in, clusterregistry.PushSecret, d.shared.PushAuth)
 		return
 	}
-	pull := d.nodes.PullSecret
+	pull, err := merged(d.nodes.PullSecret, d.shared.PullAuth)
+	if err != nil {
+		rep.Errorf(report.Finding{File: installconfig.FileName, Path: "pullSecret", Rule: "pull-secret",
+			Next: "correct it"}, "it cannot be joined with the account at the cluster's own registries: %v", err)
+		return
+	}
+	shareClusterSecret(d, in, pull)
 	if name := d.sidecar.Config.Registry.BaseImagePullAuthFile; name != "" {
 		own, ok := authFile(d, name, "baseImagePullAuthFile", rep)
 		if !ok {
@@ -131,11 +135,24 @@ func addShared(d *directory, in *Input, rep *report.Report) {
 	}
 	addSecret(d, in, clusterregistry.PushSecret, d.shared.PushAuth)
 	addSecret(d, in, clusterregistry.PullSecret, pull)
-	if secretNamed(d.set, cluster.PullSecretName) == nil { // as a MachineConfig of install-config.yaml: no file has it
-		s := clusterregistry.Secret(cluster.PullSecretName, d.nodes.PullSecret)
+}
+
+// shareClusterSecret gives the cluster's pull secret the account at the registries: the config server gives it to nodes
+// that come before an agent has said a key. A Secret of the user's keeps what it has.
+func shareClusterSecret(d *directory, in *Input, pull []byte) {
+	own := secretNamed(d.set, cluster.PullSecretName)
+	if own == nil { // as a MachineConfig of install-config.yaml: no file has it
+		s := clusterregistry.Secret(cluster.PullSecretName, pull)
 		s.Namespace = cluster.PullSecretNamespace
 		in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: s,
 			Origin: manifests.Origin{File: installconfig.FileName}})
+		return
+	}
+	if own.Object.Namespace != cluster.PullSecretNamespace {
+		return
+	}
+	if both, err := merged(dockerConfig(own.Object), d.shared.PullAuth); err == nil { // else secretContents refuses it
+		own.Object.Data, own.Object.StringData = map[string][]byte{corev1.DockerConfigJsonKey: both}, nil
 	}
 }
 

@@ -1,8 +1,10 @@
 package preflight
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +15,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/registry/credentials"
 )
 
@@ -62,9 +65,16 @@ func TestOwnRegistries(t *testing.T) {
 	}
 	assert.Contains(t, string(in.RegistryCA), "BEGIN CERTIFICATE")
 	files := map[string][]string{}
+	pull := secretText(t, in.Shared.PullAuth)
+	assert.Contains(t, everything(t, in.Shared.PullAuth), pull, "this would find it")
 	for _, mc := range in.Set.MachineConfigs {
 		config, err := machineconfig.Parse(mc.Object.Spec.Config.Raw)
 		require.NoError(t, err)
+		for _, f := range config.Storage.Files {
+			raw, err := machineconfig.Contents(f.Contents)
+			require.NoError(t, err)
+			assert.NotContains(t, everything(t, raw), pull, "%s of %s would be in the image", f.Path, mc.Object.Name)
+		}
 		for _, u := range config.Systemd.Units {
 			if u.Name == "dayone-registry.service" {
 				assert.Contains(t, *u.Contents, "ConditionFileIsExecutable=|/usr/local/bin/dayone-registry\n")
@@ -78,6 +88,11 @@ func TestOwnRegistries(t *testing.T) {
 	assert.Contains(t, files["master"], "/etc/dayone/registry/ca.key")
 	assert.NotContains(t, files["worker"], "/etc/dayone/registry/ca.key")
 	assert.NotContains(t, files["master"], "/etc/dayone/registry/push-auth.json")
+	assert.Contains(t, files["worker"], nodesettings.PullSecretPath, "the user's own accounts")
+	global := secretNamed(in.Set, "pull-secret")
+	require.NotNil(t, global)
+	assert.Equal(t, pull, secretText(t, dockerConfig(global.Object)), "the config server gives it to new nodes")
+	assert.Contains(t, string(dockerConfig(global.Object)), "registry.example.com")
 
 	written, err := in.WriteGenerated(dir)
 	require.NoError(t, err)
@@ -97,6 +112,18 @@ func TestOwnRegistries(t *testing.T) {
 	written, err = again.WriteGenerated(dir)
 	require.NoError(t, err)
 	assert.Empty(t, written, "nothing has changed")
+}
+
+// everything is a content, and what it has in base64.
+func everything(t *testing.T, raw []byte) string {
+	t.Helper()
+	out := string(raw)
+	for _, word := range regexp.MustCompile("[A-Za-z0-9+/]{16,}={0,2}").FindAllString(out, -1) {
+		if plain, err := base64.StdEncoding.DecodeString(word); err == nil {
+			out += "\n" + string(plain)
+		}
+	}
+	return out
 }
 
 // secretText is the encoded account of an auth.json.
@@ -170,7 +197,9 @@ stringData: {.dockerconfigjson: '{"auths":{"registry.example.com":{"auth":"dTpw"
 	for _, s := range in.Set.Secrets {
 		if s.Object.Name == "pull-secret" {
 			count++
-			assert.Contains(t, s.Object.StringData[corev1.DockerConfigJsonKey], "registry.example.com")
+			assert.Contains(t, string(s.Object.Data[corev1.DockerConfigJsonKey]), "registry.example.com")
+			assert.Equal(t, secretText(t, in.Shared.PullAuth), secretText(t, s.Object.Data[corev1.DockerConfigJsonKey]))
+			assert.Empty(t, s.Object.StringData)
 		}
 	}
 	assert.Equal(t, 1, count)
@@ -263,6 +292,7 @@ func TestOwnRegistriesBesideMCO(t *testing.T) {
 		assert.Equal(t, []string{ca}, files["99-master-dayone-registry-ca"])
 		assert.Equal(t, []string{ca}, files["99-worker-dayone-registry-ca"])
 		assert.Contains(t, files["99-master-dayone-registry"], "/etc/dayone/registry/ca.key")
+		assert.Contains(t, files["99-master-dayone-registry"], "/etc/dayone/registry/pull-auth.json", "no agent brings it")
 		assert.NotContains(t, files, "99-worker-dayone-registry")
 		_, err = in.WriteGenerated(dir)
 		require.NoError(t, err)

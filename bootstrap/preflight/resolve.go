@@ -69,6 +69,11 @@ func resolvePool(d *directory, p installconfig.Pool, item mosc) Pool {
 	if pull := nodePull(d, p.Name); pull != nil {
 		out.NodePull = pull.raw
 	}
+	if d.shared != nil && d.agents() {
+		if both, err := merged(out.NodePull, d.shared.PullAuth); err == nil { // else nobody could read the nodes' own
+			out.NodePull = both
+		}
+	}
 	out.Containerfile, _ = containerfileFor(item, d.platform)
 	return out
 }

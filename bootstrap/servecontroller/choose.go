@@ -60,9 +60,7 @@ func (r *Reconciler) pool(ctx context.Context, c *rollout.Cluster, look *rollout
 
 // firstBoot is what a layered node needs beside its config to boot its image with its second boot: the agent,
 // credentials and, when the registry is inside the cluster, a way to it.
-func (r *Reconciler) firstBoot(image string, auth []byte) (ign35.Config, error) {
-	o := *r.o.FirstBoot
-	o.PullAuth = auth
+func (r *Reconciler) firstBoot(image string, o firstboot.IgnitionOptions) (ign35.Config, error) {
 	if r.o.Proxy != nil && inCluster(image) {
 		path, err := r.o.Proxy.Allow(image)
 		if err != nil {

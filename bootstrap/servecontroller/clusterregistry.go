@@ -52,8 +52,8 @@ func (c clusterRegistry) has(image string) bool {
 	return len(c.list.Peers) > 0 && strings.HasPrefix(image, c.list.Registry+"/")
 }
 
-// allow adds the account for the images' registry to a pull secret, for each address.
-func (c clusterRegistry) allow(auth []byte, image string) ([]byte, error) {
+// account is that of a pull secret at the images' registry, for its name and for each address; nil: there is none.
+func (c clusterRegistry) account(auth []byte, image string) ([]byte, error) {
 	accounts, err := credentials.Parse(auth)
 	if err != nil {
 		return nil, err
@@ -61,13 +61,9 @@ func (c clusterRegistry) allow(auth []byte, image string) ([]byte, error) {
 	repository, _, _ := strings.Cut(image, "@")
 	account, found, err := accounts.Find(repository)
 	if err != nil || !found {
-		return auth, err
-	}
-	more, err := credentials.Encode(account, c.addresses()...)
-	if err != nil {
 		return nil, err
 	}
-	return credentials.Merge(auth, more)
+	return credentials.Encode(account, append(c.addresses(), c.list.Registry)...)
 }
 
 func (c clusterRegistry) addresses() []string {
@@ -112,15 +108,20 @@ func nodeFile(path string, content []byte) ign35.File {
 // dressed gives a pool's additions the way to the registries, where its image is theirs.
 func (r *Reconciler) dressed(image string, c clusterRegistry) (addition ign35.Config, choices []ign35.Config,
 	err error) {
-	auth := *r.pullAuth.Load()
+	o := *r.o.FirstBoot
+	o.PullAuth = *r.pullAuth.Load()
 	if c.has(image) {
-		if auth, err = c.allow(auth, image); err == nil {
+		if o.RegistryAccount, err = c.account(o.PullAuth, image); err == nil {
+			// An agent of an earlier dayone, which a disk image may have, knows the pull secret only.
+			o.PullAuth, err = credentials.Merge(o.PullAuth, o.RegistryAccount)
+		}
+		if err == nil {
 			choices, err = c.choices()
 		}
 		if err != nil {
 			return addition, nil, fmt.Errorf("let new nodes reach the control plane's registries: %w", err)
 		}
 	}
-	addition, err = r.firstBoot(image, auth)
+	addition, err = r.firstBoot(image, o)
 	return addition, choices, err
 }

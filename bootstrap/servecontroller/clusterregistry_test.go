@@ -25,6 +25,7 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 // master makes a node of the control plane.
@@ -80,7 +81,8 @@ func places(t *testing.T, files map[string]string) (out []string) {
 
 // New nodes reach the registries of the control plane before their agent runs, each another one first.
 func TestNewNodesReachTheControlPlanesRegistries(t *testing.T) {
-	auth, err := credentials.Encode(credentials.Account{Username: "pull", Password: "p"}, "r.example.com")
+	auth, err := credentials.Encode(credentials.Account{Username: "pull", Password: "p"}, "r.example.com",
+		"other.example.com")
 	require.NoError(t, err)
 	f := newFixture(t, servecontroller.Options{Registry: "r.example.com",
 		FirstBoot: &firstboot.IgnitionOptions{PullAuth: auth}})
@@ -119,14 +121,17 @@ func TestNewNodesReachTheControlPlanesRegistries(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "r.example.com", list.Registry)
 	assert.Len(t, list.Peers, 3, "the forwarder has its file before the agent has seen the API")
-	accounts, err := credentials.Parse([]byte(files[firstboot.PullAuthPath]))
-	require.NoError(t, err)
-	for _, p := range list.Peers {
-		account, found, err := accounts.Find(p.Address + "/os/worker")
+	for _, path := range []string{firstboot.PullAuthPath, poolaccounts.AuthPath} {
+		accounts, err := credentials.Parse([]byte(files[path]))
 		require.NoError(t, err)
-		assert.True(t, found, p.Address)
-		assert.Equal(t, "p", account.Password)
+		for _, at := range []string{list.Peers[0].Address, list.Peers[1].Address, list.Peers[2].Address, list.Registry} {
+			account, found, err := accounts.Find(at + "/os/worker")
+			require.NoError(t, err)
+			assert.True(t, found, "%s in %s", at, path)
+			assert.Equal(t, "p", account.Password)
+		}
 	}
+	assert.NotContains(t, files[poolaccounts.AuthPath], "other.example.com", "it is the account of these registries alone")
 
 	f.master("m3", "127.0.0.1")
 	look()

@@ -70,7 +70,7 @@ func child(o childOrder) error {
 					cancel()
 				}
 			})},
-		BaseSource: o.Source, BaseAuthFile: o.Auth, DaemonBinary: self,
+		BaseSource: o.Source, BaseAuthFile: o.Auth, DaemonBinary: self, RegistryBinary: self,
 		RegistryListen: o.Registry, ConfigListen: o.Config,
 		Versions: render.Versions{Raw: "test", Hash: "test", Payload: "test"},
 	})

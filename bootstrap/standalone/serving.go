@@ -102,11 +102,15 @@ func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
 			mirrors = append(mirrors, m)
 		}
 	}
-	return firstboot.Ignition(firstboot.IgnitionOptions{
+	o := firstboot.IgnitionOptions{
 		Config: firstboot.Config{Registry: r.Address, PersistNICNames: true}, Mirrors: mirrors,
 		RegistryCA: r.Identity.CAPEM, PullAuth: auth, SignaturePolicy: f.host.In.SignaturePolicy,
 		DaemonURL: f.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
-	})
+	}
+	if shared := f.host.In.Shared; shared != nil {
+		o.RegistryAccount = shared.PullAuth
+	}
+	return firstboot.Ignition(o)
 }
 
 // registryProgram lets control-plane nodes fetch dayone-registry.

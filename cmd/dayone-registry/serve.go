@@ -60,9 +60,9 @@ func newCommand(version string) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) }}
 	f := c.Flags()
 	f.StringVar(&o.root, "root", defaultRoot, "directory of the images")
-	f.StringVar(&o.config, "config", defaultConfig, "directory with "+usersFile+" (lines of NAME:BCRYPT:ROLE), "+pullFile+
-		" (the account with which registries pull from each other), "+caFile+" and ca.key, from which the server "+
-		"certificate is made")
+	f.StringVar(&o.config, "config", defaultConfig, "directory with "+usersFile+" (lines of NAME:BCRYPT:ROLE), "+
+		caFile+" and ca.key, from which the server certificate is made, and, where --auth has none, "+pullFile+
+		" (the account with which registries pull from each other)")
 	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images, of the controller's accounts "+
 		"and of the report")
 	f.StringVar(&o.listen, "listen", net.JoinHostPort("", strconv.Itoa(peers.Port)), "HOST:PORT to listen on")
@@ -123,7 +123,7 @@ func (o options) check() error {
 	if o.minFree < 0 || o.minFree > 90 || o.rate < 1 || o.grace < 0 {
 		return errors.New("--min-free must be 0 to 90, --rate at least 1, --grace not negative")
 	}
-	for _, name := range []string{usersFile, pullFile, caFile, "ca.key"} {
+	for _, name := range []string{usersFile, caFile, "ca.key"} {
 		if _, err := os.Stat(filepath.Join(o.config, name)); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s is missing: the control plane's registries share accounts and a CA; make them once with "+
 				"dayone registry node-config and give them to the control-plane pool", filepath.Join(o.config, name))

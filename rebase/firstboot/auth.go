@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 // writableAuth are the credentials' places that may be written; ostree-ext's tools read the first that exists, and only
@@ -115,28 +116,41 @@ func mergePullAuth(root string, j *journal) error {
 			j.progress(j.log.WithField("files", changed), "the bootstrap registry's credential is in place")
 		}
 	}
-	if err := offerPullSecret(root); err != nil {
-		return badConfig(fmt.Errorf("use the pull secret %s: %w", nodesettings.PullSecretPath, err))
+	if err := offerClusterAuth(root); err != nil {
+		return badConfig(fmt.Errorf("use the pull secret %s and the account %s: %w", nodesettings.PullSecretPath,
+			poolaccounts.AuthPath, err))
 	}
 	return nil
 }
 
-// offerPullSecret lets pulls use the cluster's pull secret, which the config brings: a node that joins when the
-// bootstrap host is gone has nothing else. It goes into /run, so that no copy outlives a secret that changes; what the
-// node has of its own counts before it.
-func offerPullSecret(root string) error {
+// offerClusterAuth lets pulls use the cluster's pull secret, which the config brings, and the node's account at the
+// registries of the control plane, which is served beside it: a node that joins when the bootstrap host is gone has
+// nothing else. They go into /run, so that no copy outlives one that changes. What the node has of its own counts before
+// the secret, and the account before all.
+func offerClusterAuth(root string) error {
 	secret, err := readIfThere(filepath.Join(root, nodesettings.PullSecretPath))
-	if err != nil || secret == nil {
+	if err != nil {
 		return err
+	}
+	account, err := readIfThere(filepath.Join(root, poolaccounts.AuthPath))
+	if err != nil || secret == nil && account == nil {
+		return err
+	}
+	around := func(own []byte) ([]byte, error) {
+		both, err := credentials.Merge(secret, own)
+		if err != nil {
+			return nil, err
+		}
+		return credentials.Merge(both, account)
 	}
 	run := writableAuth[0]
 	if _, err := os.Stat(filepath.Join(root, run)); err == nil {
 		_, err = changeAuth(root, run, func(have []byte) ([]byte, error) {
-			both, err := credentials.Merge(secret, have)
+			all, err := around(have)
 			if err != nil {
 				return nil, err
 			}
-			return credentials.Merge(have, both) // all else of the file stays
+			return credentials.Merge(have, all) // all else of the file stays
 		})
 		return err
 	}
@@ -148,7 +162,7 @@ func offerPullSecret(root string) error {
 			}
 		}
 	}
-	next, err := credentials.Merge(secret, own)
+	next, err := around(own)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 func TestEndTrustLeavesTheFinalRegistry(t *testing.T) {
@@ -73,7 +74,8 @@ func TestAddAuthReachesEveryFileThatIsRead(t *testing.T) {
 	assert.NotContains(t, err.Error(), "canary")
 }
 
-// TestFirstBootPullsWithTheClustersPullSecret: a node that joins when the bootstrap host is gone has no other.
+// TestFirstBootPullsWithTheClustersPullSecret: a node that joins when the bootstrap host is gone has no other, but for
+// its account at the registries of the control plane.
 func TestFirstBootPullsWithTheClustersPullSecret(t *testing.T) {
 	root := t.TempDir()
 	put := func(path, text string) {
@@ -84,24 +86,38 @@ func TestFirstBootPullsWithTheClustersPullSecret(t *testing.T) {
 		require.NoError(t, err)
 		return string(raw)
 	}
-	require.NoError(t, offerPullSecret(root))
+	require.NoError(t, offerClusterAuth(root))
 	assert.NoFileExists(t, filepath.Join(root, writableAuth[0]), "no config brings a pull secret")
 
 	put(nodesettings.PullSecretPath, `{"auths":{"final":{"auth":"f"},"boot":{"auth":"f"}}}`)
 	put(AuthPath, `{"auths":{"boot":{"auth":"b"}}}`)
-	require.NoError(t, offerPullSecret(root))
+	require.NoError(t, offerClusterAuth(root))
 	want := `{"auths":{"final":{"auth":"f"},"boot":{"auth":"b"}},"dayone.dev/merged":"by dayone-daemon firstboot"}`
 	assert.JSONEq(t, want, run())
-	require.NoError(t, offerPullSecret(root))
+	require.NoError(t, offerClusterAuth(root))
 	assert.JSONEq(t, want, run(), "twice is once")
 
 	put(writableAuth[0], `{"auths":{"theirs":{"auth":"t"}}}`)
-	require.NoError(t, offerPullSecret(root))
+	require.NoError(t, offerClusterAuth(root))
 	assert.JSONEq(t, `{"auths":{"theirs":{"auth":"t"},"final":{"auth":"f"},"boot":{"auth":"f"}}}`, run())
-	put(nodesettings.PullSecretPath, "s3cret-canary")
-	err := offerPullSecret(root)
-	require.Error(t, err)
-	assert.NotContains(t, err.Error(), "canary")
+
+	put(poolaccounts.AuthPath, `{"auths":{"own":{"auth":"o"},"boot":{"auth":"o"}}}`)
+	require.NoError(t, offerClusterAuth(root))
+	assert.JSONEq(t, `{"auths":{"theirs":{"auth":"t"},"final":{"auth":"f"},"boot":{"auth":"o"},"own":{"auth":"o"}}}`,
+		run(), "the node's account counts before all")
+	require.NoError(t, os.Remove(filepath.Join(root, writableAuth[0])))
+	require.NoError(t, os.Remove(filepath.Join(root, nodesettings.PullSecretPath)))
+	require.NoError(t, offerClusterAuth(root))
+	assert.JSONEq(t, `{"auths":{"boot":{"auth":"o"},"own":{"auth":"o"}},"dayone.dev/merged":"by dayone-daemon firstboot"}`,
+		run(), "an installation without a pull secret")
+
+	for _, path := range []string{nodesettings.PullSecretPath, poolaccounts.AuthPath} {
+		put(path, "s3cret-canary")
+		err := offerClusterAuth(root)
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "canary")
+		put(path, "{}")
+	}
 }
 
 func TestAuthFileIsTheImagesAgainWhenNothingInItIsTheNodes(t *testing.T) {

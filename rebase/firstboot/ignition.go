@@ -12,6 +12,7 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/deploy/pull"
 	"dayone.dev/dayone/rebase/nodedisk"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 // Paths of what makes a node trust the registry of the bootstrap host. Sources: containers-registries.conf.d(5),
@@ -41,6 +42,9 @@ type IgnitionOptions struct {
 	RegistryCA []byte
 	// PullAuth is the content of a containers-auth.json; empty: anonymous.
 	PullAuth []byte
+	// RegistryAccount is the same for the registries of the control plane, until the agent has the node's own account;
+	// empty: there are none, or PullAuth has it.
+	RegistryAccount []byte
 	// SignaturePolicy is a containers-policy.json that the node's image must satisfy; empty: Config decides.
 	SignaturePolicy []byte
 	// DaemonURL is where Ignition fetches the agent; empty: it is in the disk image.
@@ -74,6 +78,9 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 	files = append(files, trust...)
 	if len(o.PullAuth) > 0 {
 		files = append(files, file(PullAuthPath, 0o600, o.PullAuth))
+	}
+	if len(o.RegistryAccount) > 0 {
+		files = append(files, file(poolaccounts.AuthPath, 0o600, o.RegistryAccount))
 	}
 	if len(o.SignaturePolicy) > 0 {
 		files = append(files, file(pull.ServedPolicyPath, 0o644, o.SignaturePolicy))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -49,6 +50,9 @@ func (r *replica) dial(list peers.List) []*peer {
 		}
 		at := transfer.Endpoint{Reference: p.Address, CAFile: r.o.CAFile}
 		err := at.UseAccountOf(r.o.authFile())
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: the node's agent brings the account, see its log", err)
+		}
 		var site *transfer.Upstream
 		if err == nil {
 			site, err = transfer.NewUpstream(at)

@@ -16,7 +16,8 @@ import (
 // nodeConfig is what the control plane's registries share, and for whom.
 type nodeConfig struct {
 	registry, pool, dir string
-	rotate              bool
+	// agent: the nodes run dayone's agent, which brings them their account.
+	rotate, agent bool
 }
 
 func newNodeConfigCommand() *cobra.Command {
@@ -51,6 +52,8 @@ func newNodeConfigCommand() *cobra.Command {
 	flags.StringVar(&n.registry, "registry", "", "HOST:PORT in the names of images, as api-int.CLUSTER:22626 (required)")
 	flags.StringVar(&n.pool, "pool", "master", "the control-plane pool")
 	flags.StringVar(&n.dir, "to", "", "directory of the files (required)")
+	flags.BoolVar(&n.agent, "node-agent", false, "the nodes run dayone's agent (cluster install --node-agent), which "+
+		"brings their accounts: the MachineConfig, and so the image, has none that pulls")
 	flags.BoolVar(&n.rotate, "rotate", false, "take the next of three steps to new accounts and a new CA")
 	_ = errors.Join(cmd.MarkFlagRequired("registry"), cmd.MarkFlagRequired("to"))
 	return cmd
@@ -77,7 +80,7 @@ func (n nodeConfig) write() error {
 	if err != nil {
 		return err
 	}
-	mc, err := shared.MachineConfig(n.pool)
+	mc, err := shared.MachineConfig(n.pool, n.agent)
 	if err != nil {
 		return err
 	}

@@ -2,20 +2,29 @@ package life
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/bootstrap/clusterregistry"
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/hack/e2e/fleet"
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/fleet/registrystatus"
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/wanted"
 )
 
@@ -77,6 +86,9 @@ func checkRegistries(ctx context.Context, l *life) error {
 		_, err := h.Node.Output(ctx, "test", "-e", clusterregistry.Fetched)
 		l.check(h.Node.Name, "has no registry", err != nil, "")
 	}
+	if err := checkAccounts(ctx, l); err != nil {
+		return err
+	}
 	return until(ctx, "the masters' registries to have every image", func() (bool, error) {
 		s, err := registrystatus.ReadStatus(ctx, l.client, cluster.DefaultNamespace)
 		if err != nil {
@@ -91,4 +103,40 @@ func checkRegistries(ctx context.Context, l *life) error {
 			len(s.Nodes))
 		return true, nil
 	})
+}
+
+// checkAccounts looks for the installation's account that pulls from the masters' registries: no image has it. Nodes
+// have got it beside their config, and have their pool's in its place when their agent has said a key.
+func checkAccounts(ctx context.Context, l *life) error {
+	accounts, err := credentials.Read(filepath.Join(preflight.SharedDir(l.day1.Dir), registry.PullAuthFile))
+	if err != nil {
+		return err
+	}
+	account, _, err := accounts.Find(ownRegistry)
+	if err != nil {
+		return err
+	}
+	auth := base64.StdEncoding.EncodeToString([]byte(account.Username + ":" + account.Password))
+	for _, h := range l.fleet.Of(master) {
+		const ofImage, found, none = "/usr/etc", 0, 1 // exit codes of grep
+		key, err := h.Node.Exec(ctx, "grep", "-rqF", "PRIVATE KEY", ofImage+"/dayone/registry")
+		if err != nil {
+			return err
+		}
+		l.check(h.Node.Name, "has its files from the image", key.ExitCode == found, "exit code %d", key.ExitCode)
+		in, err := h.Node.Exec(ctx, "grep", "-rqF", auth, ofImage)
+		if err != nil {
+			return err
+		}
+		l.check(h.Node.Name, "the image has no account of the registries", in.ExitCode == none, "exit code %d", in.ExitCode)
+		if err := until(ctx, h.Node.Name+" to use its pool's account", func() (bool, error) {
+			var n corev1.Node
+			err := l.client.Get(ctx, client.ObjectKey{Name: h.Name}, &n)
+			word := poolaccounts.Read[poolaccounts.Word](n.Annotations[manifests.AnnotationRegistryKey])
+			return strings.HasPrefix(word.Account, "pool-"+master), errors.Join(err, fmt.Errorf("it uses %q", word.Account))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,0 +1,96 @@
+package standalone_test
+
+import (
+	"encoding/base64"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containers/image/v5/pkg/compression"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/bootstrap/phasetest"
+	"dayone.dev/dayone/bootstrap/preflight"
+	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/registry/credentials"
+)
+
+// TestNoImageHasTheAccountOfTheMastersRegistries builds the image of masters that have registries of their own, and
+// looks into its layers and into the rendered configs. What must not be there and what must be is looked for alike.
+func TestNoImageHasTheAccountOfTheMastersRegistries(t *testing.T) {
+	b := newBench(t)
+	dir := b.order.Dir
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "layering")))
+	file := filepath.Join(dir, installconfig.FileName)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	const pools = "  - name: master\n  - name: worker\n"
+	require.Contains(t, string(raw), pools)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(raw), pools,
+		"  - name: master\n    containerfile: FROM configs\n", 1)), 0o600))
+	layering, err := preflight.Layering(dir)
+	require.NoError(t, err)
+	require.True(t, layering.Config.InCluster())
+	require.NoError(t, preflight.MakeShared(dir, layering))
+	ended := phasetest.Start(t, b.order)()
+	require.NoError(t, ended.Err, ended.Log)
+
+	shared := preflight.SharedDir(dir)
+	accounts, err := credentials.Read(filepath.Join(shared, registry.PullAuthFile))
+	require.NoError(t, err)
+	account, found, err := accounts.Find(layering.Config.Registry.Name)
+	require.NoError(t, err)
+	require.True(t, found)
+	key, err := os.ReadFile(filepath.Join(shared, certs.CAKeyFile))
+	require.NoError(t, err)
+	auth := base64.StdEncoding.EncodeToString([]byte(account.Username + ":" + account.Password)) // as auth.json has it
+	mine := unpacked(t, shared)
+	assert.True(t, hasSecret(mine, account.Password) && hasSecret(mine, auth), "this finds it")
+	for _, part := range []string{"registry", "rendered-first", "rendered"} {
+		text := unpacked(t, filepath.Join(b.order.State, part))
+		assert.True(t, hasSecret(text, strings.Split(string(key), "\n")[1]), "%s has the MachineConfig's files", part)
+		assert.False(t, hasSecret(text, account.Password), "%s has the account that pulls", part)
+		assert.False(t, hasSecret(text, auth), "%s has the account that pulls", part)
+	}
+}
+
+// hasSecret looks for a secret as it is, and in base64 as a part of whatever.
+func hasSecret(text, secret string) bool {
+	for pad := range 3 {
+		encoded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", pad) + secret))
+		if strings.Contains(text, encoded[4:len(encoded)-2]) { // without what the neighbours decide
+			return true
+		}
+	}
+	return strings.Contains(text, secret)
+}
+
+// unpacked is the content of all files of a directory, layers among them.
+func unpacked(t *testing.T, dir string) string {
+	t.Helper()
+	var out strings.Builder
+	require.NoError(t, filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		plain, _, err := compression.AutoDecompress(f)
+		if err != nil {
+			return err
+		}
+		defer plain.Close()
+		_, err = io.Copy(&out, plain)
+		return err
+	}))
+	return out.String()
+}
