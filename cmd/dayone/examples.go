@@ -137,6 +137,10 @@ dayone cluster why worker-0
 dayone cluster why worker -o json`},
 	{"cluster policies", `dayone cluster policies --from dump`},
 	{"cluster registry status", `dayone cluster registry status`},
+	{"cluster registry rotate", `
+# An account of the workers has leaked.
+dayone cluster registry rotate --pool worker --wait
+dayone cluster registry rotate --all`},
 	{"cluster registry export", `
 dayone cluster registry export --to images \
   --ca registry-files/ca.crt --authfile registry-files/pull-auth.json`},

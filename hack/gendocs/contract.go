@@ -56,6 +56,7 @@ func contract() []printed {
 		{"PoolExplanation", "cmd/dayone/plan", "poolAnswer", "dayone cluster why POOL"},
 		{"RegistryCollection", "registry/storage", "CollectReport", "dayone registry gc"},
 		{"RegistryExport", "cmd/dayone/cluster", "exported", "dayone cluster registry export"},
+		{"RegistryRotation", "cmd/dayone/cluster", "rotated", "dayone cluster registry rotate"},
 		{"RegistryImageList", "registry/storage", "Image", "dayone registry ls"},
 		{"RegistryStatus", "registry", "Status", "dayone registry status"},
 		{"RegistryUsage", "cmd/dayone/registry", "diskUsage", "dayone registry du"},

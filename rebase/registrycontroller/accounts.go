@@ -27,8 +27,6 @@ import (
 )
 
 const (
-	// conditionAccounts is True when everybody uses the newest account that is theirs.
-	conditionAccounts = "AccountsCurrent"
 	// accountsKey is the Secret's key with the state.
 	accountsKey = "accounts.json"
 	// sealedAtOnce bounds how many nodes get an account in one pass, so that a list of images does not wait for thousands.
@@ -244,7 +242,7 @@ func (r *reconciler) sealFor(ctx context.Context, p placed, a poolaccounts.Accou
 
 // judgeAccounts says what a rotation waits for, and which ready nodes do not use the newest account.
 func judgeAccounts(s poolaccounts.State, nodes []placed, waits []string) metav1.Condition {
-	out := metav1.Condition{Type: conditionAccounts, Status: metav1.ConditionTrue, Reason: "Current",
+	out := metav1.Condition{Type: registrystatus.ConditionAccounts, Status: metav1.ConditionTrue, Reason: "Current",
 		Message: fmt.Sprintf("%d accounts, each in use by all that are ready", len(s.Owners))}
 	var behind []string
 	for _, p := range nodes {

@@ -126,7 +126,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	users, current, more, accountsErr := r.accounts(ctx, v)
 	if current.Type == "" { // the list does not wait for accounts, and registries keep those that they have
-		users, current = have.users, metav1.Condition{Type: conditionAccounts, Status: metav1.ConditionFalse,
+		users, current = have.users, metav1.Condition{Type: registrystatus.ConditionAccounts, Status: metav1.ConditionFalse,
 			Reason: "Failed", Message: accountsErr.Error()}
 	}
 	next := published{list: list, peers: string(addresses), users: users,

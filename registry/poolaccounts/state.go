@@ -24,6 +24,9 @@ const (
 	// nameLength is how many random letters tell a pool's accounts apart: a number could come again, with another
 	// password, after a backup of the state was restored.
 	nameLength = 8
+	// poolPrefix, or builders, begins the name of an account.
+	poolPrefix = "pool-"
+	builders   = "builders"
 )
 
 // step is how far a rotation is.
@@ -145,11 +148,33 @@ func (s State) Users() string {
 	return out.String()
 }
 
+// Accepted are the names of the accounts in what Users gives, by pool; those of "" are the builders'. Others are left
+// out.
+func Accepted(users string) map[string][]string {
+	out := map[string][]string{}
+	for line := range strings.Lines(users) {
+		name, _, _ := strings.Cut(line, ":")
+		i := strings.LastIndex(name, "-")
+		if i < 0 {
+			continue
+		}
+		pool, isPool := strings.CutPrefix(name[:i], poolPrefix)
+		if !isPool && name[:i] != builders {
+			continue
+		}
+		if !isPool {
+			pool = ""
+		}
+		out[pool] = append(out[pool], name)
+	}
+	return out
+}
+
 // issue makes an account with a random password of 256 bits.
 func (o Owner) issue(now time.Time) (Account, error) {
-	prefix := "pool-" + o.Pool
+	prefix := poolPrefix + o.Pool
 	if o.Pool == "" {
-		prefix = "builders"
+		prefix = builders
 	}
 	a := Account{Name: prefix + "-" + strings.ToLower(rand.Text()[:nameLength]), Password: rand.Text() + rand.Text(),
 		Issued: now.UTC().Truncate(time.Second)}
@@ -251,7 +276,7 @@ func (o Owner) using(v View, users []User, names ...string) (out []string) {
 
 func (o Owner) name() string {
 	if o.Pool == "" {
-		return "builders"
+		return builders
 	}
 	return "pool " + o.Pool
 }

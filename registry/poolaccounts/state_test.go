@@ -158,3 +158,17 @@ func TestDecode(t *testing.T) {
 		})
 	}
 }
+
+func TestAccepted(t *testing.T) {
+	w := newWorld(t)
+	w.wants = append(w.wants, poolaccounts.Want{Pool: "pool-a"},
+		poolaccounts.Want{Users: []poolaccounts.User{{Name: "Secret", Ready: true, Has: "push"}}})
+	w.first()
+	w.wants[0].Asked = "now"
+	w.next()
+	got := poolaccounts.Accepted(w.state.Users() + "pull:$2a$:pull\nmine-x:$2a$:pull\n\n")
+	assert.Len(t, got["worker"], 2)
+	assert.Equal(t, []string{w.use("pool-a")}, got["pool-a"])
+	assert.Equal(t, []string{w.use("")}, got[""])
+	assert.Len(t, got, 3)
+}

@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/wanted"
 )
 
@@ -50,9 +51,14 @@ type NodeStatus struct {
 type Published struct {
 	List wanted.List
 	// Peers are their addresses; nil where none are published.
-	Peers      *peers.List
-	conditions []metav1.Condition
+	Peers *peers.List
+	// Accounts are the names of those that are valid, by pool; those of "" push.
+	Accounts   map[string][]string
+	Conditions []metav1.Condition
 }
+
+// ConditionAccounts is True when everybody uses the newest account that is theirs.
+const ConditionAccounts = "AccountsCurrent"
 
 // ReadPublished reads it from a cluster.
 func ReadPublished(ctx context.Context, c client.Client, namespace string) (*Published, error) {
@@ -65,7 +71,7 @@ func ReadPublished(ctx context.Context, c client.Client, namespace string) (*Pub
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryName, err)
 	}
-	var p Published
+	p := Published{Accounts: poolaccounts.Accepted(have.Data[wanted.AccountsFile])}
 	if p.List, err = wanted.Decode([]byte(have.Data[wanted.ListFile])); err != nil {
 		return nil, err
 	}
@@ -77,7 +83,7 @@ func ReadPublished(ctx context.Context, c client.Client, namespace string) (*Pub
 	if at, err := peers.Parse([]byte(addresses.Data[wanted.PeersFile])); err == nil { // nobody can be asked otherwise
 		p.Peers = &at
 	}
-	if err := json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &p.conditions); err != nil {
+	if err := json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &p.Conditions); err != nil {
 		return nil, fmt.Errorf("read conditions: %w", err)
 	}
 	return &p, nil
@@ -90,7 +96,7 @@ func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status
 		return nil, err
 	}
 	list := p.List
-	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}, Conditions: p.conditions}
+	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}, Conditions: p.Conditions}
 	if p.Peers != nil {
 		s.Registry = p.Peers.Registry
 	}
