@@ -33,6 +33,7 @@ import (
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/peers"
+	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/wanted"
 )
 
@@ -125,7 +126,7 @@ func (w *world) install() {
 		require.NoError(w.t, err)
 		w.put("/usr/local/bin/"+name, 0o755, raw)
 	}
-	mc, err := w.shared.MachineConfig("master")
+	mc, err := w.shared.MachineConfig("master", true)
 	require.NoError(w.t, err)
 	config, err := machineconfig.Parse(mc.Spec.Config.Raw)
 	require.NoError(w.t, err)
@@ -147,7 +148,7 @@ func (w *world) install() {
 		require.NoError(w.t, os.Symlink("/etc/systemd/system/"+unit, at))
 	}
 	w.put("/etc/containers/certs.d/"+final+"/ca.crt", 0o644, w.shared.CA)
-	w.put("/var/lib/kubelet/config.json", 0o600, w.shared.PullAuth)
+	w.put(poolaccounts.AuthPath, 0o600, w.shared.PullAuth)
 	at := filepath.Join(w.t.TempDir(), "peers.json")
 	require.NoError(w.t, peers.List{Registry: final, Peers: []peers.Peer{{Name: "m0", Address: w.address()}}}.Write(at))
 	raw, err := os.ReadFile(at)
