@@ -62,7 +62,7 @@ test-all test-fast: export GOGC := 400
 # More packages at a time than processors, for the reason above. What go test would vet, verify vets.
 .PHONY: test-all
 test-all:
-	go test -vet=off -p 3 -timeout 25m $(PACKAGES)
+	go test -vet=off -p 4 -timeout 25m $(PACKAGES)
 
 # Each test of these packages boots nodes or starts a cluster: with -short none of it runs. Linking the packages would
 # take a quarter of test-fast.

@@ -92,10 +92,10 @@ func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s So
 			}
 			out, err := carryOut(ctx, h, p.Name, request, keys)
 			if s.Signatures != nil && build.BaseRefused(err) { // it may have been signed since it was copied
-				if err := s.Signatures(ctx, request.BaseName); err != nil {
-					h.Log.WithError(err).WithField("image", request.BaseName).Warn("signatures cannot be copied")
+				copied := s.Signatures(ctx, request.BaseName)
+				if out, err = carryOut(ctx, h, p.Name, request, keys); err != nil && copied != nil {
+					h.Log.WithError(copied).WithField("image", request.BaseName).Warn("signatures cannot be copied")
 				}
-				out, err = carryOut(ctx, h, p.Name, request, keys)
 			}
 			if err != nil {
 				return build.Result{}, err

@@ -89,10 +89,15 @@ func awaitGo(in *os.File) error {
 
 // privateMounts keeps mounts of the build to itself and gives it its own view of processes.
 func privateMounts() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if errors.Is(err, unix.EINVAL) {
+		return errors.New("the root directory is no mount point, as in a chroot, so that mounts of the build would be seen " +
+			"outside: bind-mount that directory onto itself before you enter it (mount --bind DIR DIR)")
+	}
+	if err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	err = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	if errors.Is(err, unix.EPERM) && inUserNamespace() {
 		// A container's /proc has parts hidden, and the kernel shows no fuller one to a user namespace (mount_namespaces(7)).
 		// The container's own does for builds: they see its processes as well, and no more may be done to them.
