@@ -63,12 +63,13 @@ func (r Row) paint(line string) string {
 // visible is how many characters of a line a terminal shows.
 func visible(line string) int { return utf8.RuneCountInString(painted.ReplaceAllString(line, "")) }
 
-// Live tells whether out is a terminal that can go back and draw again; kind is the environment's TERM.
+// Live tells whether out is a terminal that can go back and draw again; kind is the environment's TERM. Without one
+// nothing is known of the terminal.
 func Live(out io.Writer, kind string) bool {
 	f, ok := out.(*os.File)
-	return ok && kind != "dumb" && term.IsTerminal(int(f.Fd()))
+	return ok && kind != "" && kind != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
 // Coloured tells whether out is a terminal with colours, and its user wants them; kind and no are the environment's
 // TERM and NO_COLOR (no-color.org).
-func Coloured(out io.Writer, kind, no string) bool { return kind != "" && no == "" && Live(out, kind) }
+func Coloured(out io.Writer, kind, no string) bool { return no == "" && Live(out, kind) }

@@ -98,6 +98,7 @@ func TestWatch(t *testing.T) {
 		{"no colour", 80, []string{"TERM=xterm", "NO_COLOR=1"},
 			"\x1b[1A\r\x1b[Jphases:\ndone     base          2.0s  take in the base image\ncut off  "},
 		{"dumb", 80, []string{"TERM=dumb"}, ""},
+		{"no kind", 80, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eye := begins{t, t.TempDir()}
@@ -184,7 +185,7 @@ func TestTerminals(t *testing.T) {
 					assert.NotContains(t, screen, "panic")
 					want := c.colours && slices.Contains([]string{"status", "build"}, args[0]) // of states, and of an error
 					assert.Equal(t, want, colours.MatchString(screen), "colours in %q", screen)
-					if c.name == "dumb" {
+					if c.name == "dumb" || c.name == "no kind" {
 						assert.NotContains(t, screen, "\x1b")
 					}
 					words, says := strings.Fields(all.String()), strings.Fields(colours.ReplaceAllString(screen, ""))
