@@ -49,7 +49,8 @@ const (
 
 // Handler answers with the JSON, the page and, where Bundle is set, a log bundle.
 func (c *Collector) Handler() http.Handler {
-	page := template.Must(template.New("page").Funcs(template.FuncMap{"size": size, "took": board.Took}).Parse(pageSource))
+	page := template.New("page").Funcs(template.FuncMap{"size": size, "took": board.Took})
+	template.Must(template.Must(page.Parse(board.Style())).Parse(pageSource))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/bootstrap/gather/analyze"
 	"dayone.dev/dayone/build"
 )
@@ -27,7 +28,7 @@ type bar struct {
 	analyze.Phase
 	Left, Width string
 	Took        string
-	Kind        string
+	Kind        board.Progress
 }
 
 // image is a build with its bars.
@@ -43,7 +44,10 @@ type part struct{ Name, Value, Width, Note string }
 
 // Write prints the page.
 func Write(w io.Writer, r *analyze.Report) error {
-	t, err := template.New("page").Parse(source)
+	t, err := template.New("page").Parse(board.Style())
+	if err == nil {
+		t, err = t.Parse(source)
+	}
 	if err != nil {
 		return fmt.Errorf("read the page's template: %w", err)
 	}
@@ -92,14 +96,16 @@ func (v *view) bars() {
 }
 
 // kind is the bar's class in the style sheet.
-func kind(status string) string {
+func kind(status string) board.Progress {
 	switch status {
 	case "done":
-		return "good"
+		return board.Done
 	case "failed", string(analyze.StatusCutOff):
-		return "bad"
+		return board.Failed
+	case "pending":
+		return board.Pending
 	}
-	return "open"
+	return board.Running
 }
 
 func percent(part, whole time.Duration) string {
