@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"dayone.dev/dayone/bootstrap/gather/pods"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -103,7 +103,7 @@ type clusterGatherer struct {
 	options Options
 	archive *archive
 	objects dynamic.Interface
-	core    typedcorev1.CoreV1Interface
+	running *pods.Client
 }
 
 // Gather writes the bundle; Write takes it in the place of Host. A cluster that answers slowly, not at all after
@@ -147,12 +147,12 @@ func (g *clusterGatherer) connect(ctx context.Context) error {
 	if g.objects, err = dynamic.NewForConfig(g.Config); err != nil {
 		return fmt.Errorf("reach the cluster: %w", err)
 	}
-	if g.core, err = typedcorev1.NewForConfig(g.Config); err != nil {
+	if g.running, err = pods.New(g.Config); err != nil {
 		return fmt.Errorf("reach the cluster: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.RequestLimit)
 	defer cancel()
-	raw, err := g.core.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	raw, err := g.running.Version(ctx)
 	var version struct {
 		GitVersion string `json:"gitVersion"`
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // podRanks are the pods whose logs are gathered, by the beginning of their names, and in this order: builds and
@@ -56,11 +55,11 @@ func (g *clusterGatherer) logs(ctx context.Context) error {
 func (g *clusterGatherer) pods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.RequestLimit)
 	defer cancel()
-	list, err := g.core.Pods(g.Namespace).List(ctx, metav1.ListOptions{Limit: maxObjects})
+	all, err := g.running.List(ctx, g.Namespace, maxObjects)
 	if err != nil {
 		return nil, err
 	}
-	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return rank(p.Name) < 0 })
+	pods := slices.DeleteFunc(all, func(p corev1.Pod) bool { return rank(p.Name) < 0 })
 	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return rank(a.Name) - rank(b.Name) })
 	return pods, nil
 }
@@ -91,9 +90,8 @@ func (g *clusterGatherer) log(ctx context.Context, pod, container string, previo
 	defer cancel()
 	lines := int64(20_000)
 	kept := &tail{limit: maxLogBytes}
-	stream, err := g.core.Pods(g.Namespace).
-		GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines, Timestamps: true}).
-		Stream(ctx)
+	stream, err := g.running.Log(ctx, g.Namespace, pod,
+		&corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines, Timestamps: true})
 	if err == nil {
 		_, err = io.Copy(kept, stream)
 		_ = stream.Close() // everything is read

@@ -16,10 +16,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/gather/pods"
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/job"
@@ -97,25 +97,25 @@ func last(log string) (step, line string) {
 
 func copyLog(ctx context.Context, c client.Reader, config *rest.Config, namespace string, b *mcfgv1.MachineOSBuild,
 	o corev1.PodLogOptions, out io.Writer) error {
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(namespace),
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(namespace),
 		client.MatchingLabels{batchv1.JobNameLabel: job.JobName(b.Name)}); err != nil {
 		return fmt.Errorf("list pods of MachineOSBuild %s: %w", b.Name, err)
 	}
-	if len(pods.Items) == 0 {
+	if len(list.Items) == 0 {
 		return fmt.Errorf("show log of MachineOSBuild %s: it is being prepared and has no pod yet; try again", b.Name)
 	}
-	newest := slices.MaxFunc(pods.Items,
+	newest := slices.MaxFunc(list.Items,
 		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	o.Container = job.Container
 	if len(newest.Spec.InitContainers) > 0 && newest.Spec.InitContainers[0].Name == mcobuild.BuildContainer {
 		o.Container = mcobuild.BuildContainer
 	}
-	core, err := typedcorev1.NewForConfig(config)
+	running, err := pods.New(config)
 	if err != nil {
 		return err
 	}
-	body, err := core.Pods(namespace).GetLogs(newest.Name, &o).Stream(ctx)
+	body, err := running.Log(ctx, namespace, newest.Name, &o)
 	if err != nil {
 		return fmt.Errorf("read log of pod %s: %w", newest.Name, err)
 	}
