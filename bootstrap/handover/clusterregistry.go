@@ -3,9 +3,7 @@ package handover
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +12,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/dial"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -22,8 +21,6 @@ const (
 	// copies is to how many registries of the control plane this host brings each image: from two on, no single loss
 	// loses it. The others fetch it from these.
 	copies = 2
-	// answerLimit is how long a control-plane node may take to accept a connection, as in registry/forwarder.
-	answerLimit = 2 * time.Second
 	// controlPlane is the pool of the control-plane nodes.
 	controlPlane = "master"
 )
@@ -107,7 +104,7 @@ func (r replicas) atFirst(ctx context.Context, cluster client.Client, do func(co
 		if done == enough {
 			break
 		}
-		if err := answers(ctx, m.address); err != nil {
+		if err := dial.Answers(ctx, m.address); err != nil {
 			silent = append(silent, fmt.Sprintf("%s: %v", m.name, err))
 			continue
 		}
@@ -131,17 +128,6 @@ func (r replicas) atFirst(ctx context.Context, cluster client.Client, do func(co
 		text += ": " + strings.Join(silent, "; ") + ": see systemctl status dayone-registry on the node"
 	}
 	return waitsFor{text}
-}
-
-// answers tries whether a registry takes a connection: a client would wait half a minute for a host that is gone.
-func answers(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
 }
 
 // agreed waits until the registry of every ready control-plane node has every image that the cluster refers to. It asks

@@ -3,6 +3,7 @@ package servecontroller
 import (
 	"bytes"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
+	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/rollout"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/peers"
@@ -82,6 +84,9 @@ func (c clusterRegistry) choices() ([]ign35.Config, error) {
 		return nil, err
 	}
 	fixed := []ign35.File{nodeFile(peers.Path, list)}
+	if len(c.ca) > 0 { // for images of pods, which kubelet pulls by name; the agent's file from its first look on
+		fixed = append(fixed, nodeFile(path.Join(nodedisk.RegistryCerts, c.list.Registry, "ca.crt"), c.ca))
+	}
 	addresses := c.addresses()
 	for _, address := range addresses {
 		if len(c.ca) > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/containers/image/v5/pkg/sysregistriesv2"
 	"github.com/containers/image/v5/types"
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -99,6 +100,11 @@ func TestNewNodesReachTheControlPlanesRegistries(t *testing.T) {
 	for i := range 3 {
 		f.master(fmt.Sprintf("m%d", i), fmt.Sprintf("192.168.77.1%d", i))
 	}
+	f.create(&mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: "machine-config-controller"},
+		Spec: mcfgv1.ControllerConfigSpec{IPFamilies: mcfgv1.IPFamiliesIPv4, Images: map[string]string{},
+			KubeAPIServerServingCAData: []byte("x"), RootCAData: []byte("x"),
+			ImageRegistryBundleData:     []mcfgv1.ImageRegistryBundle{},
+			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{{File: "r.example.com", Data: []byte("authority\n")}}}})
 	look()
 	first := map[string]int{}
 	for i := range 60 {
@@ -121,6 +127,8 @@ func TestNewNodesReachTheControlPlanesRegistries(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "r.example.com", list.Registry)
 	assert.Len(t, list.Peers, 3, "the forwarder has its file before the agent has seen the API")
+	assert.Contains(t, files["/etc/docker/certs.d/r.example.com/ca.crt"], "authority",
+		"kubelet may have to pull the agent's image by the registries' name")
 	for _, path := range []string{firstboot.PullAuthPath, poolaccounts.AuthPath} {
 		accounts, err := credentials.Parse([]byte(files[path]))
 		require.NoError(t, err)

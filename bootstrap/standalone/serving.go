@@ -22,6 +22,7 @@ import (
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/serve"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/certs"
 )
 
 // daemonName and registryName are the names of the node agent and of the control plane's registry below /files/ on the
@@ -61,15 +62,18 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 			return nil, err
 		}
 		byPool, files := map[string]ign35.Config{"": additions}, map[string]string{daemonName: f.DaemonBinary}
+		trusted := map[string]string{}
 		if f.host.In.Sidecar.Config.InCluster() {
 			files[registryName] = f.RegistryBinary
+			// For images of pods: kubelet may have to pull that of the agent before any agent brings the CA.
+			trusted[f.host.In.Shared.Registry] = filepath.Join(preflight.SharedDir(f.Dir), certs.CACertFile)
 			if byPool[preflight.ControlPlanePool], err = f.registryProgram(); err != nil {
 				return nil, err
 			}
 		}
 		cert, key := l.Registry.Certificate()
 		server, err := serve.New(serve.Options{BaseDir: f.Path(renderDir), SecureListen: f.config, CertFile: cert,
-			KeyFile: key, Additions: byPool, Files: files, Pools: []string{"*"}, Asked: l.Registry.Nodes.Config,
+			KeyFile: key, Additions: byPool, Files: files, BootstrapCerts: trusted, Pools: []string{"*"}, Asked: l.Registry.Nodes.Config,
 			Log: f.Log.WithField("component", "serve")})
 		if err != nil {
 			return nil, err

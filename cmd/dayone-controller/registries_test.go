@@ -52,6 +52,11 @@ func TestRegistriesBesideMCO(t *testing.T) {
 			MachineOSConfig:       mcfgv1.MachineOSConfigReference{Name: "worker"},
 			RenderedImagePushSpec: ownName + "/ns/os:latest"}}))
 
+	pods := "dayone/dayone-daemon@sha256:" + strings.Repeat("b", 64)
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.DefaultNamespace, Name: cluster.RegistryImages}, Data: map[string]string{
+		"dayone..dayone-daemon": ownName + "/" + pods + "\n" + "r.test/other:1"}}))
+
 	p := start(t, "--kubeconfig", kubeconfig(t, env.As(t, cluster.DefaultNamespace, cluster.Controller)), "--mode",
 		"builder", "--builder-image", "r.test/b:1", "--cluster-registry", ownName, "--lease-duration", "30s")
 	root := t.TempDir()
@@ -71,8 +76,8 @@ func TestRegistriesBesideMCO(t *testing.T) {
 		list, err = wanted.ReadFile(filepath.Join(root, wanted.Dir, wanted.ListFile))
 		return err == nil
 	}, waitLimit, waitEvery, "the node has its list: %s", p.text(t))
-	require.Len(t, list.Images, 1)
-	assert.Equal(t, image, ownName+"/"+list.Images[0].Name())
+	require.Len(t, list.Images, 2)
+	assert.Equal(t, []string{pods, image}, []string{list.Images[0].Name(), ownName + "/" + list.Images[1].Name()})
 	known, err := peers.Read(filepath.Join(root, peers.Path))
 	require.NoError(t, err)
 	assert.Equal(t, []peers.Peer{{Name: "master-0", Address: "192.0.2.7:22626"}}, known.Peers)
@@ -83,7 +88,8 @@ func TestRegistriesBesideMCO(t *testing.T) {
 		var m corev1.ConfigMap
 		err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace,
 			Name: cluster.RegistryName}, &m)
-		return err == nil && strings.Contains(m.Data[cluster.StatusConditions], "AllHeld")
+		return err == nil && strings.Contains(m.Data[cluster.StatusConditions], "AllHeld") &&
+			strings.Contains(m.Data[cluster.StatusConditions], `\"r.test/other:1\" in dayone..dayone-daemon`)
 	}, waitLimit, waitEvery, "the registry's word comes back: %s", p.text(t))
 	cancel()
 	calls.JustThese(t, objects, cluster.DefaultNamespace, cluster.Daemon)

@@ -141,6 +141,9 @@ dayone cluster why worker -o json`},
 # An account of the workers has leaked.
 dayone cluster registry rotate --pool worker --wait
 dayone cluster registry rotate --all`},
+	{"cluster registry add", `
+dayone cluster registry add oci:images:dayone-controller dayone/dayone-controller \
+  --ca registry-files/ca.crt --authfile registry-files/push-auth.json`},
 	{"cluster registry export", `
 dayone cluster registry export --to images \
   --ca registry-files/ca.crt --authfile registry-files/pull-auth.json`},

@@ -114,6 +114,9 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if v.Listed, err = r.listed(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
 	images, unknown := wantedimages.Of(r.o.Registry, v)
 	list := wanted.New(r.o.Now(), images)
 	if age := r.o.Now().Sub(have.list.Issued); reflect.DeepEqual(have.list.Images, list.Images) && age.Abs() < renew {

@@ -64,6 +64,16 @@ func (r *reconciler) read(ctx context.Context) (published, error) {
 	return out, nil
 }
 
+// listed is the administrator's list of further images, as it is now.
+func (r *reconciler) listed(ctx context.Context) (map[string]string, error) {
+	var m corev1.ConfigMap
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.o.Namespace, Name: cluster.RegistryImages}, &m)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryImages, err)
+	}
+	return m.Data, nil
+}
+
 // write publishes what differs. A list that is too large leaves the one before, and says so.
 func (r *reconciler) write(ctx context.Context, have, next published) error {
 	list := next.list
@@ -138,15 +148,31 @@ func judge(list wanted.List, members []registrystatus.Member, unknown []wantedim
 	known := metav1.Condition{Type: conditionKnown, Status: metav1.ConditionTrue, Reason: "AsExpected",
 		Message: "every image that a node names was made by the cluster"}
 	if len(unknown) > 0 {
-		var names []string
-		for _, u := range unknown {
-			names = append(names, fmt.Sprintf("node %s names %s in %s", u.Node, u.Image, u.Annotation))
-		}
-		known.Status, known.Reason = metav1.ConditionFalse, "Unknown"
-		known.Message = few(names) + ": no build, MachineOSConfig or config has this image; it is not fetched. Correct " +
-			"the annotation, or push the image and name it in the MachineOSConfig"
+		known.Status, known.Reason, known.Message = metav1.ConditionFalse, "Unknown", notKnown(unknown)
 	}
 	return []metav1.Condition{held, known}
+}
+
+// notKnown says which references count for nothing, and what to do.
+func notKnown(unknown []wantedimages.Unknown) string {
+	var ofNodes, ofList []string
+	for _, u := range unknown {
+		if u.Node == "" {
+			ofList = append(ofList, fmt.Sprintf("%q in %s", u.Image, u.Annotation))
+		} else {
+			ofNodes = append(ofNodes, fmt.Sprintf("node %s names %s in %s", u.Node, u.Image, u.Annotation))
+		}
+	}
+	var out []string
+	if len(ofNodes) > 0 {
+		out = append(out, few(ofNodes)+": no build, MachineOSConfig or config has this image; it is not fetched. Correct "+
+			"the annotation, or push the image and name it in the MachineOSConfig")
+	}
+	if len(ofList) > 0 {
+		out = append(out, "ConfigMap "+cluster.RegistryImages+" has "+few(ofList)+": this is no image of the registries by "+
+			"digest; write REGISTRY/PATH@sha256:DIGEST, as dayone cluster registry add prints it")
+	}
+	return strings.Join(out, ". ")
 }
 
 func few(all []string) string {

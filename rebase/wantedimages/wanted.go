@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry/wanted"
 )
 
@@ -22,10 +23,13 @@ type View struct {
 	MachineOSBuilds   []mcfgv1.MachineOSBuild
 	ControllerConfigs []mcfgv1.ControllerConfig
 	Nodes             []corev1.Node
+	// Listed are lines of references by the key of the administrator's ConfigMap (cluster.RegistryImages).
+	Listed map[string]string
 }
 
 // Unknown is an image that a node names and that no build, MachineOSConfig or config of the cluster has made: whoever
-// may change a node could name any image.
+// may change a node could name any image. Without a node it is what a key of the administrator's list has and what is
+// no image of the registry by digest; Annotation is the key.
 type Unknown struct{ Node, Annotation, Image string }
 
 // Of gives the images of one registry, HOST[:PORT] of their names, that the cluster wants; images of other registries
@@ -39,11 +43,12 @@ func Of(registry string, v View) (images []wanted.Image, unknown []Unknown) {
 		c.known(mc.Spec.BaseOSExtensionsContainerImage)
 	}
 	c.objects(v)
+	unknown = c.listed(v.Listed)
 	for i := range v.Nodes {
 		unknown = append(unknown, c.node(&v.Nodes[i])...)
 	}
 	slices.SortFunc(unknown, func(a, b Unknown) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Annotation, b.Annotation))
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Annotation, b.Annotation), cmp.Compare(a.Image, b.Image))
 	})
 	return c.images, unknown
 }
@@ -110,6 +115,20 @@ func (c *collector) objects(v View) {
 			c.want(c.osImage[rendered], "MachineConfigPool %s (%s)", o.Name, rendered)
 		}
 	}
+}
+
+// listed wants what an administrator has listed, and gives what is no image of the registry by digest.
+func (c *collector) listed(lines map[string]string) (bad []Unknown) {
+	for key, references := range lines {
+		for _, reference := range strings.Fields(references) {
+			if _, ok := c.parse(reference); !ok {
+				bad = append(bad, Unknown{Annotation: key, Image: reference})
+				continue
+			}
+			c.want(reference, "ConfigMap %s (%s)", cluster.RegistryImages, key)
+		}
+	}
+	return bad
 }
 
 // node wants what its annotations name: images that somebody has made, and the images of its configs.

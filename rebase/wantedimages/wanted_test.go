@@ -69,6 +69,15 @@ func TestOf(t *testing.T) {
 			MachineOSBuilds: []mcfgv1.MachineOSBuild{}, Nodes: []corev1.Node{node("n", map[string]string{
 				manifests.AnnotationCurrentImage: ref(1), manifests.AnnotationDesiredImage: ref(1)})}},
 			by: []string{"node n (current, unknown)", "node n (desired, unknown)"}, keep: true, unknown: 2},
+		{name: "an administrator's list", view: wantedimages.View{Listed: map[string]string{"os": ref(1) + "\n"}},
+			by: []string{"ConfigMap dayone-registry-images (os)"}},
+		{name: "a node runs what an administrator has listed", view: wantedimages.View{
+			Listed: map[string]string{"os": ref(1)},
+			Nodes:  []corev1.Node{node("n", map[string]string{manifests.AnnotationCurrentImage: ref(1)})}},
+			by: []string{"ConfigMap dayone-registry-images (os)", "node n (current)"}},
+		{name: "a list with names of another registry and by tag", view: wantedimages.View{
+			Listed: map[string]string{"os": "quay.example.com/ns/os@" + string(digest.FromString("1")) + " " + host + "/ns/os:1"}},
+			unknown: 2},
 		{name: "of another registry", view: wantedimages.View{MachineOSBuilds: []mcfgv1.MachineOSBuild{
 			build("b", "quay.example.com/ns/os@"+string(digest.FromString("1")))}}},
 		{name: "by tag", view: wantedimages.View{MachineOSBuilds: []mcfgv1.MachineOSBuild{build("b", host+"/ns/os:1")}}},

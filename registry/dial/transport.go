@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -22,8 +23,24 @@ type Options struct {
 	Answer time.Duration
 }
 
-// keepAlive is net/http's own.
-const keepAlive = 30 * time.Second
+const (
+	// keepAlive is net/http's own.
+	keepAlive = 30 * time.Second
+	// answerLimit is how long a control-plane node may take to accept a connection, as in registry/forwarder.
+	answerLimit = 2 * time.Second
+)
+
+// Answers tries whether a registry of the control plane takes a connection: a client would wait half a minute for a
+// host that is gone.
+func Answers(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
 
 // Transport makes a transport of its own: HTTP/1.1 where the server has no HTTP/2, proxies of the environment.
 func Transport(o Options) (*http.Transport, error) {

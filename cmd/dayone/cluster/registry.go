@@ -17,8 +17,8 @@ import (
 
 // newRegistry is the group of what concerns the registries of the control plane.
 func newRegistry(c *connect.Flags) *cobra.Command {
-	return cli.NewGroup("registry", "Look at the registries of the control plane, copy their images, replace accounts",
-		newRegistryStatus(c), newRegistryExport(c), newRegistryRotate(c))
+	return cli.NewGroup("registry", "Look at the registries of the control plane, add and copy images, replace accounts",
+		newRegistryStatus(c), newRegistryAdd(c), newRegistryExport(c), newRegistryRotate(c))
 }
 
 func newRegistryStatus(c *connect.Flags) *cobra.Command {

@@ -31,8 +31,8 @@ func TestAKubeconfigWithoutRights(t *testing.T) {
   users: [{name: a, user: {token: `+user.BearerToken+`}}], contexts: [{name: a, context: {cluster: a, user: a}}]}`),
 		0o600))
 	arguments := map[string]string{"install": "--image registry.test/a", "uninstall": "--yes", "logs": "worker",
-		"registry rotate": "--all",
-		"why":             "worker", "registry export": "--to " + t.TempDir() + " --ca /dev/null --authfile /dev/null"}
+		"registry rotate": "--all", "registry add": "oci:none os/x --ca /dev/null --authfile /dev/null",
+		"why": "worker", "registry export": "--to " + t.TempDir() + " --ca /dev/null --authfile /dev/null"}
 	local := map[string]bool{"manifests": true}
 	asked := 0
 	for _, path := range below(Command("v0"), "") {

@@ -13,7 +13,9 @@ import (
 
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/e2e/fleet"
+	"dayone.dev/dayone/rebase/nodedisk"
 	"dayone.dev/dayone/rebase/nodestate"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/storage"
 )
 
@@ -38,6 +40,10 @@ func firstDay(ctx context.Context, l *life) error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, n := range l.day1.Masters {
+		ca, err := n.Output(ctx, "cat", filepath.Join(nodedisk.RegistryCerts, ownRegistry, certs.CACertFile))
+		l.check(n.Name, "trusts the masters' registries for images of pods", err == nil && ca != "", "%v", err)
 	}
 	for i := range l.o.Workers {
 		l.others = append(l.others, machine{name: fmt.Sprintf("worker-%d", i), pool: worker})

@@ -43,6 +43,9 @@ const (
 	// RegistryPeersName names the ConfigMap with the addresses of these registries. It is one of its own because each node
 	// reads it, and the list may have a megabyte.
 	RegistryPeersName = "dayone-registry-peers"
+	// RegistryImages names the ConfigMap with images of pods that the control plane's registries must hold, too: lines
+	// NAME/PATH@DIGEST under any key. An administrator writes it, and dayone-controller reads it.
+	RegistryImages = "dayone-registry-images"
 	// RegistryAccounts names the Secret with the accounts of pools and builders at the control plane's registries. Only
 	// dayone-controller writes it.
 	RegistryAccounts = "dayone-registry-accounts"
