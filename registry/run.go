@@ -91,14 +91,16 @@ func Run(ctx context.Context, o RunOptions) error {
 }
 
 // watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and
-// once a day, because a certificate that was made here is renewed before its end.
+// once a day, because a certificate that was made here is renewed before its end. One that was made under a wrong clock
+// is made anew when the clock is right.
 func (s *Server) watch(ctx context.Context, files userFiles, accepted func([]byte)) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	tick, daily := time.NewTicker(filesPoll), time.NewTicker(RenewalPoll)
+	tick, daily, clock := time.NewTicker(filesPoll), time.NewTicker(RenewalPoll), time.NewTicker(clockPoll)
 	defer tick.Stop()
 	defer daily.Stop()
+	defer clock.Stop()
 	users, certificate := files.stamp(), credentials.Stamp(s.o.certificateSources()...)
 	for {
 		all := false
@@ -111,6 +113,10 @@ func (s *Server) watch(ctx context.Context, files userFiles, accepted func([]byt
 			all = true
 		case <-daily.C:
 			all = true
+		case <-clock.C:
+			if s.outdated() {
+				certificate = ""
+			}
 		case <-tick.C:
 		}
 		if now := files.stamp(); all || now != users {

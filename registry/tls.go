@@ -69,6 +69,15 @@ const renewBefore = 30 * 24 * time.Hour
 // RenewalPoll is how often a running server's owner is to call ReloadCertificate: often enough within renewBefore.
 const RenewalPoll = 24 * time.Hour
 
+// clockPoll is how often a running server looks whether its certificate fits its clock.
+const clockPoll = 10 * time.Second
+
+// outdated: a certificate was made here, and the clock has been set since so that no client takes it.
+func (s *Server) outdated() bool {
+	pair := s.pair.Load()
+	return pair != nil && s.o.CertFile == "" && s.o.Certificate == nil && certs.CheckServer(*pair, time.Now()) != nil
+}
+
 // serverCertificate finds or makes the certificate and refuses one that no client would accept now.
 func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
 	if o.Certificate != nil {

@@ -100,11 +100,13 @@ func TestNewNodesReachTheControlPlanesRegistries(t *testing.T) {
 	for i := range 3 {
 		f.master(fmt.Sprintf("m%d", i), fmt.Sprintf("192.168.77.1%d", i))
 	}
-	f.create(&mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: "machine-config-controller"},
+	cc := &mcfgv1.ControllerConfig{ObjectMeta: metav1.ObjectMeta{Name: "machine-config-controller"},
 		Spec: mcfgv1.ControllerConfigSpec{IPFamilies: mcfgv1.IPFamiliesIPv4, Images: map[string]string{},
 			KubeAPIServerServingCAData: []byte("x"), RootCAData: []byte("x"),
 			ImageRegistryBundleData:     []mcfgv1.ImageRegistryBundle{},
-			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{{File: "r.example.com", Data: []byte("authority\n")}}}})
+			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{{File: "r.example.com", Data: []byte("authority\n")}}}}
+	f.create(cc)
+	defer func() { require.NoError(t, f.env.Client.Delete(t.Context(), cc)) }()
 	look()
 	first := map[string]int{}
 	for i := range 60 {

@@ -142,7 +142,8 @@ dayone cluster why worker -o json`},
 dayone cluster registry rotate --pool worker --wait
 dayone cluster registry rotate --all`},
 	{"cluster registry add", `
-dayone cluster registry add oci:images:dayone-controller dayone/dayone-controller \
+dayone cluster registry add \
+  oci:images:dayone-controller dayone/dayone-controller \
   --ca registry-files/ca.crt --authfile registry-files/push-auth.json`},
 	{"cluster registry export", `
 dayone cluster registry export --to images \

@@ -18,8 +18,11 @@ const (
 	maxReportBytes = 16 << 10
 	// maxMissing is how many missing images a report names.
 	maxMissing = 16
-	// maxWhy bounds the text of a reason, in bytes.
-	maxWhy = 300
+	// maxWhy bounds the text of a reason, in bytes, and maxLines how many lines it has: one for each registry that was asked.
+	maxWhy   = 600
+	maxLines = 5
+	// lineHead is how much of a long line's beginning stays, in bytes: whose it is.
+	lineHead = 30
 	// staleAfter is how old a report may be whose registry still works: it writes one each half minute.
 	staleAfter = 5 * time.Minute
 	// roundBytes keeps what a disk has free from changing the report all the time.
@@ -62,10 +65,32 @@ func NewReport(l List, missing []Missing, free, stored int64) Report {
 	r := Report{List: l.Hash(), Ready: len(missing) == 0, Wanted: all, Held: all - len(missing),
 		FreeBytes: free - free%roundBytes, StoredBytes: stored - stored%roundBytes}
 	for _, m := range missing[:min(len(missing), maxMissing)] {
-		m.Why = strings.ToValidUTF8(m.Why[:min(len(m.Why), maxWhy)], "")
+		m.Why = shorten(m.Why)
 		r.Missing = append(r.Missing, m)
 	}
 	return r
+}
+
+// shorten bounds a reason. The ends of its lines stay: there is the cause, and what to do next.
+func shorten(why string) string {
+	lines := strings.Split(why, "\n")
+	lines = lines[:min(len(lines), maxLines)]
+	byLength := slices.Clone(lines)
+	slices.SortFunc(byLength, func(a, b string) int { return len(a) - len(b) })
+	left, share := maxWhy-len(lines), 0
+	for i, l := range byLength { // what short lines leave is for the long ones
+		if share = left / (len(byLength) - i); len(l) > share {
+			break
+		}
+		left -= len(l)
+	}
+	const cut = "…"
+	for i, l := range lines {
+		if len(l) > share {
+			lines[i] = l[:lineHead] + cut + l[len(l)-(share-lineHead-len(cut)):]
+		}
+	}
+	return strings.ToValidUTF8(strings.Join(lines, "\n"), "")
 }
 
 // SetRoom notes how many more bytes the registry may store, rounded down so that the report rarely changes.

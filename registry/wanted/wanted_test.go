@@ -166,3 +166,16 @@ func FuzzDecode(f *testing.F) {
 		assert.Equal(t, l.Hash(), same.Hash())
 	})
 }
+
+// What a reason ends with says the cause and the next step, for each registry that was asked.
+func TestLongReasonsKeepTheirEnds(t *testing.T) {
+	long := func(who, end string) string { return who + ": " + strings.Repeat("x", 900) + ": " + end }
+	l := wanted.New(time.Now(), []wanted.Image{image(1)})
+	r := wanted.NewReport(l, []wanted.Missing{{Image: image(1).Name(),
+		Why: "nobody has it\n" + long("m0", "set the clock") + "\n" + long("m1", "free disk space")}}, 0, 0)
+	why := r.Missing[0].Why
+	assert.LessOrEqual(t, len(why), 600)
+	assert.Regexp(t, `^nobody has it\nm0: x+….*: set the clock\nm1: x+….*: free disk space$`, why)
+	r = wanted.NewReport(l, []wanted.Missing{{Image: image(1).Name(), Why: "m0: no room"}}, 0, 0)
+	assert.Equal(t, "m0: no room", r.Missing[0].Why)
+}

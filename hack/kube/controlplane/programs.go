@@ -12,12 +12,15 @@ func (p *Plane) spec(name string, args ...string) process.Spec {
 		Log: filepath.Join(p.options.LogDir, name+".log")}
 }
 
+// EtcdData is the directory of etcd's data.
+func (p *Plane) EtcdData() string { return filepath.Join(p.options.Dir, "etcd") }
+
 func (p *Plane) etcdURL() string { return "http://127.0.0.1:" + strconv.Itoa(p.options.Ports.Etcd) }
 
 // Etcd keeps nothing over a crash of the machine: nobody needs that here.
 func (p *Plane) Etcd() process.Spec {
 	return p.spec("etcd",
-		"--data-dir="+filepath.Join(p.options.Dir, "etcd"),
+		"--data-dir="+p.EtcdData(),
 		"--listen-client-urls="+p.etcdURL(), "--advertise-client-urls="+p.etcdURL(),
 		"--listen-peer-urls=http://127.0.0.1:"+strconv.Itoa(p.options.Ports.Peer),
 		"--unsafe-no-fsync", "--socket-reuse-port="+strconv.FormatBool(p.options.SharePorts))

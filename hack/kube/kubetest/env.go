@@ -75,6 +75,7 @@ type Env struct {
 	dir     *process.Directory
 	group   *process.Group
 	release func() error
+	etcd    *process.Process
 	server  *process.Process
 	options Options
 
@@ -168,8 +169,8 @@ func (e *Env) start(ctx context.Context, assets string) error {
 }
 
 // run starts the programs and waits until the API server is ready.
-func (e *Env) run(ctx context.Context) error {
-	if _, err := e.group.Start(e.plane.Etcd()); err != nil {
+func (e *Env) run(ctx context.Context) (err error) {
+	if e.etcd, err = e.group.Start(e.plane.Etcd()); err != nil {
 		return err
 	}
 	if err := e.startServer(ctx); err != nil {

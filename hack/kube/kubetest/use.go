@@ -2,6 +2,8 @@ package kubetest
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -62,5 +64,30 @@ func (e *Env) StartAPIServer(t testing.TB) {
 func (e *Env) RestartAPIServer(t testing.TB) {
 	t.Helper()
 	e.StopAPIServer(t)
+	e.StartAPIServer(t)
+}
+
+// BackUp copies etcd's data while neither etcd nor the API server runs, and gives what brings the copy back in the same
+// way: all that was written since is gone, and the API server's revisions begin again where they were.
+func (e *Env) BackUp(t testing.TB) (restore func()) {
+	t.Helper()
+	data, kept := e.plane.EtcdData(), filepath.Join(t.TempDir(), "etcd")
+	e.withoutEtcd(t, func() error { return os.CopyFS(kept, os.DirFS(data)) })
+	return func() {
+		t.Helper()
+		e.withoutEtcd(t, func() error {
+			return errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(kept)))
+		})
+	}
+}
+
+func (e *Env) withoutEtcd(t testing.TB, do func() error) {
+	t.Helper()
+	e.StopAPIServer(t)
+	require.NoError(t, e.etcd.Kill())
+	require.NoError(t, do())
+	var err error
+	e.etcd, err = e.group.Start(e.plane.Etcd())
+	require.NoError(t, err)
 	e.StartAPIServer(t)
 }
