@@ -42,9 +42,8 @@ type replicating struct {
 	record  recordWriter
 	now     func() time.Time
 	log     *logrus.Entry
-	// said is the annotation as this process left it; known: it has.
-	said  string
-	known bool
+	// silent: a node without a registry has no report, as this process left it.
+	silent bool
 	// looked is when the addresses were last asked for.
 	looked time.Time
 }
@@ -161,28 +160,26 @@ func (r *replicating) bringPeers(raw string) error {
 	return nil
 }
 
-// say writes the report on the node; "" removes it.
+// say writes the report on the node; "" removes it. It asks the API what the node says: after etcd was restored from a
+// backup that is an older word.
 func (r *replicating) say(ctx context.Context, text string) error {
-	if r.known && r.said == text {
+	if text == "" && r.silent {
 		return nil
 	}
-	if text == "" {
-		n, err := r.cluster.Node(ctx)
-		if err != nil {
-			return err
-		}
-		if _, there := n.Annotations[manifests.AnnotationRegistry]; !there {
-			r.said, r.known = "", true
-			return nil
-		}
-	}
-	change := &text
-	if text == "" {
-		change = nil
-	}
-	if err := r.record.annotate(ctx, map[string]*string{manifests.AnnotationRegistry: change}); err != nil {
+	n, err := r.cluster.Node(ctx)
+	if err != nil {
 		return err
 	}
-	r.said, r.known = text, true
+	have, there := n.Annotations[manifests.AnnotationRegistry]
+	if have != text || there && text == "" {
+		change := &text
+		if text == "" {
+			change = nil
+		}
+		if err := r.record.annotate(ctx, map[string]*string{manifests.AnnotationRegistry: change}); err != nil {
+			return err
+		}
+	}
+	r.silent = text == ""
 	return nil
 }

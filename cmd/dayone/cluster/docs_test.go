@@ -40,9 +40,10 @@ func TestKubectlLinesOfThePages(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	// What the pages use of oc is kubectl's.
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "oc"), []byte("#!/bin/sh\nexec kubectl \"$@\"\n"), 0o755))
-	for _, name := range []string{"DIR", "IN"} {
+	for _, name := range []string{"DIR", "IN", "registry-files"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "registry-files", "pull-auth.json"), []byte(`{"auths":{}}`), 0o600))
 	config := machineOSConfig("worker")
 	config.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineOSConfig"))
 	raw, err := yaml.Marshal(config)
