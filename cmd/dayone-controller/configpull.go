@@ -19,26 +19,26 @@ import (
 // pullInterval is how often it is looked whether the pull secret has come or changed.
 const pullInterval = time.Minute
 
-// pullSecret keeps what new nodes pull with the same as its file, which kubelet renews.
+// pullSecret keeps what new nodes pull with the same as its files, which kubelet renews.
 type pullSecret struct {
-	file string
-	have []byte
-	log  *logrus.Entry
+	files []string
+	have  []byte
+	log   *logrus.Entry
 	// use is told what the file has when that is something new.
 	use func(transfer.Keychain, []byte)
 }
 
-// newPullSecret follows the file of a server that began with o.
-func newPullSecret(file string, o servecontroller.Options, r *servecontroller.Reconciler) *pullSecret {
-	return &pullSecret{file: file, have: o.FirstBoot.PullAuth, log: o.Log, use: func(known transfer.Keychain, raw []byte) {
+// newPullSecret follows the files of a server that began with o.
+func newPullSecret(files []string, o servecontroller.Options, r *servecontroller.Reconciler) *pullSecret {
+	return &pullSecret{files: files, have: o.FirstBoot.PullAuth, log: o.Log, use: func(known transfer.Keychain, raw []byte) {
 		o.Proxy.SetKeychain(known)
 		r.SetPullAuth(raw)
 	}}
 }
 
-// refresh looks at the file. One that cannot be read changes nothing.
+// refresh looks at the files. One that cannot be read changes nothing.
 func (p *pullSecret) refresh() error {
-	known, raw, err := readAccounts(p.file)
+	known, raw, err := readAccounts(p.files)
 	if err != nil {
 		return err
 	}
@@ -61,19 +61,26 @@ func (p *pullSecret) run(ctx context.Context) error {
 	})
 }
 
-// readAccounts reads a pull secret; no file is no accounts.
-func readAccounts(file string) (transfer.Keychain, []byte, error) {
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
+// readAccounts reads pull secrets into one; no file is no accounts.
+func readAccounts(files []string) (transfer.Keychain, []byte, error) {
+	var all []byte
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read --pull-secret: %w", err)
+		}
+		if all == nil { // what pulls on nodes reads one of the two forms
+			all, err = credentials.Normalize(raw)
+		} else {
+			all, err = credentials.Merge(all, raw)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read --pull-secret %s: %w", file, err)
+		}
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read --pull-secret: %w", err)
-	}
-	plain, err := credentials.Normalize(raw) // what pulls on nodes reads one of the two forms
-	if err != nil {
-		return nil, nil, fmt.Errorf("read --pull-secret %s: %w", file, err)
-	}
-	accounts, err := credentials.Parse(plain)
-	return transfer.Keychain(accounts), plain, err
+	accounts, err := credentials.Parse(all)
+	return transfer.Keychain(accounts), all, err
 }

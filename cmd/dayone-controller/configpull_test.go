@@ -20,7 +20,7 @@ func TestThePullSecretIsFollowed(t *testing.T) {
 	var now transfer.Keychain
 	var raw []byte
 	changes := 0
-	p := &pullSecret{file: file, log: logrus.NewEntry(log), use: func(a transfer.Keychain, b []byte) {
+	p := &pullSecret{files: []string{file, filepath.Join(t.TempDir(), "none")}, log: logrus.NewEntry(log), use: func(a transfer.Keychain, b []byte) {
 		now, raw, changes = a, b,
 			changes+1
 	}}
@@ -52,4 +52,20 @@ func TestThePullSecretIsFollowed(t *testing.T) {
 			assert.Empty(t, raw, step.name)
 		}
 	}
+}
+
+// TestTheLastPullSecretCounts: the account that the controller makes for new nodes counts before an older one.
+func TestTheLastPullSecretCounts(t *testing.T) {
+	dir := t.TempDir()
+	files := []string{filepath.Join(dir, "global"), filepath.Join(dir, "new-nodes")}
+	require.NoError(t, os.WriteFile(files[1], []byte(`{"auths":{"r.example.com":{"auth":"bmV3Om4="}}}`), 0o600))
+	_, raw, err := readAccounts(files)
+	require.NoError(t, err)
+	assert.Contains(t, string(raw), "bmV3Om4=", "the first is not there")
+	require.NoError(t, os.WriteFile(files[0],
+		[]byte(`{"auths":{"a.example.com":{"auth":"eDp5"},"r.example.com":{"auth":"b2xkOm8="}}}`), 0o600))
+	known, raw, err := readAccounts(files)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"auths":{"a.example.com":{"auth":"eDp5"},"r.example.com":{"auth":"bmV3Om4="}}}`, string(raw))
+	assert.Contains(t, known, "a.example.com")
 }

@@ -35,7 +35,7 @@ type configServer struct {
 	kubeconfig     string
 	apiServer      string
 	daemon         string
-	pullSecret     string
+	pullSecrets    []string
 	registryCAFile string
 	registry       string
 	o              manager.Options
@@ -64,8 +64,9 @@ func newConfigServer(version string) *cobra.Command {
 		"where new nodes reach the API server; default: what the ControllerConfig or kube-public/cluster-info says")
 	f.StringVar(&s.daemon, "daemon", "",
 		"the node agent's program, which new nodes fetch from here; empty: their disk image has it")
-	f.StringVar(&s.pullSecret, "pull-secret", "",
-		"file with the pull secret of new nodes, also used at registries inside the cluster; empty, or no such file: none")
+	f.StringSliceVar(&s.pullSecrets, "pull-secret", nil,
+		"file with the pull secret of new nodes, also used at registries inside the cluster (repeatable: of one registry the "+
+			"last one counts); no such file: none")
 	f.StringVar(&s.registry, "cluster-registry", "",
 		"HOST:PORT in the names of the images that the control plane's own registries hold: new nodes get their addresses")
 	f.StringVar(&s.registryCAFile, "registry-ca", "", "authorities of these registries in PEM, beside the system's")
@@ -137,7 +138,7 @@ func (s *configServer) serve(ctx context.Context, cfg *rest.Config, log *logrus.
 	if err := r.SetupWithManager(m); err != nil {
 		return err
 	}
-	work := []func(context.Context) error{server.Run, newPullSecret(s.pullSecret, o, r).
+	work := []func(context.Context) error{server.Run, newPullSecret(s.pullSecrets, o, r).
 		run, func(ctx context.Context) error { return id.renew(ctx, s.hosts) }}
 	if kubeconfig != "" {
 		work = append(work, nodes.run)
@@ -199,7 +200,7 @@ func (s *configServer) options(id *serverIdentity, address, url string) (serveco
 	if err != nil {
 		return servecontroller.Options{}, err
 	}
-	known, raw, err := readAccounts(s.pullSecret)
+	known, raw, err := readAccounts(s.pullSecrets)
 	if err != nil {
 		return servecontroller.Options{}, err
 	}

@@ -318,10 +318,11 @@ func TestAccountsOfPools(t *testing.T) {
 	}
 	w := newAccountsWorld(t)
 	w.run()
-	current := func() bool { return strings.HasPrefix(w.condition(), "True Current: 4 accounts") }
+	current := func() bool { return strings.HasPrefix(w.condition(), "True Current: 5 accounts") }
 	kills := w.killed(current)
 	t.Logf("first accounts: %d kills, %d pulls", kills, w.pulls.Load())
 	w.onePoolEach()
+	w.newNodes()
 	w.registriesPull()
 
 	old, infra, push := w.nodes["w0"].account(t), w.nodes["i0"].account(t), w.builders()
@@ -344,7 +345,7 @@ func TestAccountsOfPools(t *testing.T) {
 	require.NoError(t, w.env.Client.Delete(t.Context(), w.pool("infra")))
 	w.refused(infra)
 	assert.Equal(t, w.nodes["w0"].account(t), w.nodes["i0"].account(t))
-	w.says("True Current: 3 accounts")
+	w.says("True Current: 4 accounts")
 	w.damaged()
 	t.Logf("%d pulls", w.pulls.Load())
 }
@@ -367,7 +368,7 @@ func (w *accountsWorld) damaged() {
 	kept.Data = whole
 	require.NoError(w.t, w.env.Client.Update(w.t.Context(), &kept))
 	w.refused(a) // the request that came meanwhile is followed
-	w.says("True Current: 3 accounts")
+	w.says("True Current: 4 accounts")
 }
 
 // onePoolEach: nodes of a pool share an account that no other pool has, and none of them may push.
@@ -390,6 +391,22 @@ func (w *accountsWorld) onePoolEach() {
 		_, err = pusher.pushRandom(w.hosts[0].addr)
 		assert.ErrorContains(w.t, err, "DENIED", "%s pushes", node)
 	}
+}
+
+// newNodes: the account that nodes begin with is in its Secret, pulls, and does not push.
+func (w *accountsWorld) newNodes() {
+	w.t.Helper()
+	var s corev1.Secret
+	require.NoError(w.t, w.env.Client.Get(w.t.Context(), types.NamespacedName{Namespace: cluster.DefaultNamespace,
+		Name: cluster.RegistryNewNodes}, &s))
+	c := client{w.t.TempDir()}
+	bring(w.t, w.shared, c.dir, caFile)
+	for _, file := range []string{registry.PullAuthFile, registry.PushAuthFile} {
+		require.NoError(w.t, credentials.Write(filepath.Join(c.dir, file), s.Data[corev1.DockerConfigJsonKey]))
+	}
+	assert.NoError(w.t, c.pull(w.hosts[1].addr, *w.image.Load()))
+	_, err := c.pushRandom(w.hosts[1].addr)
+	assert.ErrorContains(w.t, err, "DENIED")
 }
 
 // registriesPull: they fetch from each other with the account of their pool, and not with the installation's.

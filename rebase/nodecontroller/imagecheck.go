@@ -136,6 +136,9 @@ func (c ImageCheck) layOut(ctx context.Context, root string, mc *mcfgv1.MachineC
 		}
 		delete(files, name)
 	}
+	if auth, err = c.registryAccount(ctx, auth); err != nil {
+		return err
+	}
 	files[firstboot.AuthPath] = auth
 	for name, content := range files {
 		if err := writeBelow(root, name, content); err != nil {
@@ -143,6 +146,22 @@ func (c ImageCheck) layOut(ctx context.Context, root string, mc *mcfgv1.MachineC
 		}
 	}
 	return nil
+}
+
+// registryAccount adds the account at the control plane's registries that nodes begin with: it may read what those may
+// that agents bring, and no config has any.
+func (c ImageCheck) registryAccount(ctx context.Context, auth []byte) ([]byte, error) {
+	var secret corev1.Secret
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.RegistryNewNodes},
+		&secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fault(deploy.ClassInternal, fmt.Errorf("read Secret %s: %w", cluster.RegistryNewNodes, err), "")
+	}
+	if auth, err = credentials.Merge(auth, secret.Data[corev1.DockerConfigJsonKey]); err != nil {
+		return nil, fault(deploy.ClassConfig, fmt.Errorf("secret %s: %w", cluster.RegistryNewNodes, err),
+			"delete it: the controller makes it anew")
+	}
+	return auth, nil
 }
 
 // clusterFiles adds the certificates of the ControllerConfig and gives the credentials that every node has.

@@ -147,6 +147,17 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 		elsewhere := f.rendered("rendered-check-elsewhere", append(files, pull.PolicyPath, policy)...)
 		require.NoError(t, ask(elsewhere, push(elsewhere, nil)), "the nodes say")
 	})
+	t.Run("the account that new nodes begin with counts", func(t *testing.T) {
+		f := &fixture{T: t, env: f.env, c: f.c}
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+			Name: cluster.RegistryNewNodes}, Data: map[string][]byte{corev1.DockerConfigJsonKey: auth}}
+		q := nodecontroller.Question{Target: target.Target{Config: certOnly.Name, Image: push(certOnly, nil)},
+			Architectures: []string{runtime.GOARCH}}
+		require.Equal(t, deploy.ClassUnauthorized, deploy.ClassOf(check.Check(t.Context(), q)))
+		f.create(s)
+		require.NoError(t, check.Check(t.Context(), q))
+		require.NoError(t, f.c.Delete(t.Context(), s))
+	})
 	t.Run("the cluster's pull secret and certificates count", func(t *testing.T) {
 		f := &fixture{T: t, env: f.env, c: f.c}
 		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.PullSecretNamespace,

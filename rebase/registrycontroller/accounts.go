@@ -65,6 +65,9 @@ func (r *reconciler) accounts(ctx context.Context, v wantedimages.View) (users s
 	if builders := next.Of(""); pushed && builders.Current.Name != "" {
 		err = r.givePush(ctx, &push, builders.Current)
 	}
+	if beginners := next.Of(poolaccounts.NewNodes); beginners.Current.Name != "" {
+		err = errors.Join(err, r.giveNewNodes(ctx, beginners.Current))
+	}
 	more, sealErr := r.seal(ctx, placed, next)
 	return next.Users(), judgeAccounts(next, placed, waits), more, errors.Join(err, sealErr)
 }
@@ -88,15 +91,8 @@ func (r *reconciler) keep(ctx context.Context, kept corev1.Secret, there bool, n
 		return err
 	}
 	kept.Data = map[string][]byte{accountsKey: raw}
-	if there {
-		err = r.client.Update(ctx, &kept, client.FieldOwner(name))
-	} else {
-		kept.ObjectMeta = metav1.ObjectMeta{Namespace: r.o.Namespace, Name: cluster.RegistryAccounts,
-			Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy}}
-		err = r.client.Create(ctx, &kept, client.FieldOwner(name))
-	}
-	if err != nil {
-		return fmt.Errorf("write Secret %s: %w", cluster.RegistryAccounts, err)
+	if err := r.put(ctx, &kept, there, cluster.RegistryAccounts, corev1.SecretTypeOpaque); err != nil {
+		return err
 	}
 	r.o.Log.WithField("owners", len(next.Owners)).Info("registry accounts have changed")
 	return nil
@@ -117,6 +113,38 @@ func (r *reconciler) givePush(ctx context.Context, push *corev1.Secret, a poolac
 	}
 	if err := r.client.Update(ctx, push, client.FieldOwner(name)); err != nil {
 		return fmt.Errorf("write Secret %s: %w", push.Name, err)
+	}
+	return nil
+}
+
+// giveNewNodes brings the account that nodes begin with into the Secret that the config server reads.
+func (r *reconciler) giveNewNodes(ctx context.Context, a poolaccounts.Account) error {
+	var have corev1.Secret
+	there, err := r.secret(ctx, cluster.RegistryNewNodes, &have)
+	if err != nil || accountIn(have.Data[corev1.DockerConfigJsonKey], r.o.Registry) == a.Name {
+		return err
+	}
+	own, err := credentials.Encode(credentials.Account{Username: a.Name, Password: a.Password}, r.o.Registry)
+	if err != nil {
+		return err
+	}
+	have.Data = map[string][]byte{corev1.DockerConfigJsonKey: own}
+	return r.put(ctx, &have, there, cluster.RegistryNewNodes, corev1.SecretTypeDockerConfigJson)
+}
+
+// put writes a Secret of the controller's.
+func (r *reconciler) put(ctx context.Context, s *corev1.Secret, there bool, named string, kind corev1.SecretType) error {
+	var err error
+	if there {
+		err = r.client.Update(ctx, s, client.FieldOwner(name))
+	} else {
+		s.ObjectMeta = metav1.ObjectMeta{Namespace: r.o.Namespace, Name: named,
+			Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy, cluster.LabelPartOf: cluster.ManagedBy}}
+		s.Type = kind
+		err = r.client.Create(ctx, s, client.FieldOwner(name))
+	}
+	if err != nil {
+		return fmt.Errorf("write Secret %s: %w", named, err)
 	}
 	return nil
 }
@@ -173,6 +201,9 @@ func (r *reconciler) accountsView(v wantedimages.View, s poolaccounts.State, pus
 			in.Wants = append(in.Wants, poolaccounts.Want{Pool: p.Name, Asked: p.Annotations[manifests.AnnotationRotateAccount],
 				Users: users[p.Name]})
 		}
+	}
+	if len(nodes) > 0 || s.Of(poolaccounts.NewNodes).Current.Name != "" {
+		in.Wants = append(in.Wants, poolaccounts.Want{Pool: poolaccounts.NewNodes})
 	}
 	if has := accountIn(push.Data[corev1.DockerConfigJsonKey], r.o.Registry); pushed && has != "" {
 		builders := s.Of("")

@@ -24,9 +24,16 @@ const (
 	// nameLength is how many random letters tell a pool's accounts apart: a number could come again, with another
 	// password, after a backup of the state was restored.
 	nameLength = 8
-	// poolPrefix, or builders, begins the name of an account.
-	poolPrefix = "pool-"
-	builders   = "builders"
+	// poolPrefix, or one of the others, begins the name of an account.
+	poolPrefix     = "pool-"
+	builders       = "builders"
+	newNodesPrefix = "new-nodes"
+
+	// NewNodes is the owner whose account nodes begin with, before their agent has their pool's. No pool has such a name.
+	NewNodes = "new nodes"
+	// newNodesTime is how long an account of new nodes is given to nodes, and then goes on being accepted: whom it was
+	// given to says so only when the agent runs. First boots take minutes.
+	newNodesTime = 24 * time.Hour
 )
 
 // step is how far a rotation is.
@@ -44,7 +51,7 @@ type State struct {
 	Owners []Owner `json:"owners"`
 }
 
-// Owner is a pool or, with an empty name, the builders.
+// Owner is a pool, NewNodes or, with an empty name, the builders.
 type Owner struct {
 	Pool string `json:"pool,omitempty"`
 	// Current is what is to be used; it has no name before registries accept the first one.
@@ -69,7 +76,7 @@ type Account struct {
 
 // Want is who is to have an account.
 type Want struct {
-	// Pool is its name; "" are the builders.
+	// Pool is its name; "" are the builders, and NewNodes those that have no agent yet.
 	Pool string
 	// Asked is an administrator's request: another text than the last one asks for another account.
 	Asked string
@@ -173,8 +180,11 @@ func Accepted(users string) map[string][]string {
 // issue makes an account with a random password of 256 bits.
 func (o Owner) issue(now time.Time) (Account, error) {
 	prefix := poolPrefix + o.Pool
-	if o.Pool == "" {
+	switch o.Pool {
+	case "":
 		prefix = builders
+	case NewNodes:
+		prefix = newNodesPrefix
 	}
 	a := Account{Name: prefix + "-" + strings.ToLower(rand.Text()[:nameLength]), Password: rand.Text() + rand.Text(),
 		Issued: now.UTC().Truncate(time.Second)}
@@ -247,6 +257,9 @@ func (o Owner) next(now time.Time, w Want, v View, unaware string) (Owner, []str
 		if w.Late {
 			o.Switched = now.UTC()
 		}
+		if o.Pool == NewNodes && now.Sub(o.Switched) < newNodesTime {
+			return o, nil, nil
+		}
 		if using := o.using(v, w.Users, o.Beside.Name); len(using) > 0 {
 			return o, []string{fmt.Sprintf("%s: %s use the account before, which goes when they have the new one",
 				o.name(), list(using))}, nil
@@ -254,7 +267,11 @@ func (o Owner) next(now time.Time, w Want, v View, unaware string) (Owner, []str
 		o.Beside, o.Step = Account{}, ""
 		return o, nil, nil
 	}
-	if o.Current.Name == "" || w.Asked != "" && w.Asked != o.Asked || now.Sub(o.Current.Issued) > maxAge {
+	oldest := maxAge
+	if o.Pool == NewNodes {
+		oldest = newNodesTime
+	}
+	if o.Current.Name == "" || w.Asked != "" && w.Asked != o.Asked || now.Sub(o.Current.Issued) > oldest {
 		next, err := o.issue(now)
 		if err != nil {
 			return o, nil, err
@@ -275,8 +292,11 @@ func (o Owner) using(v View, users []User, names ...string) (out []string) {
 }
 
 func (o Owner) name() string {
-	if o.Pool == "" {
+	switch o.Pool {
+	case "":
 		return builders
+	case NewNodes:
+		return o.Pool
 	}
 	return "pool " + o.Pool
 }

@@ -159,9 +159,44 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// TestNewNodes: nodes that began with an account cannot say so, and have a day.
+func TestNewNodes(t *testing.T) {
+	w := newWorld(t)
+	w.wants = []poolaccounts.Want{{Pool: poolaccounts.NewNodes}}
+	w.next()
+	assert.Regexp(t, `^new-nodes-[a-z2-7]{8}:\S+:pull\n$`, w.state.Users())
+	w.accept()
+	w.next()
+	first := w.use(poolaccounts.NewNodes)
+	require.NotEmpty(t, first)
+	w.now = w.now.Add(23 * time.Hour)
+	w.next()
+	w.next()
+	assert.Equal(t, first, w.use(poolaccounts.NewNodes))
+	w.now = w.now.Add(2 * time.Hour)
+	w.next()
+	w.next()
+	w.accept()
+	w.next()
+	second := w.use(poolaccounts.NewNodes)
+	assert.NotEqual(t, first, second)
+	w.now = w.now.Add(23 * time.Hour)
+	w.next()
+	assert.Contains(t, w.state.Users(), first, "who was given it in the last moment boots")
+	assert.Empty(t, w.waits, "nothing is wrong")
+	w.now = w.now.Add(2 * time.Hour)
+	w.others = []poolaccounts.User{{Name: "slow", Ready: true, Has: first}}
+	w.next()
+	assert.Contains(t, w.waits, "new nodes: slow use the account before")
+	w.others = nil
+	w.next()
+	assert.NotContains(t, w.state.Users(), first)
+	assert.Contains(t, w.state.Users(), second)
+}
+
 func TestAccepted(t *testing.T) {
 	w := newWorld(t)
-	w.wants = append(w.wants, poolaccounts.Want{Pool: "pool-a"},
+	w.wants = append(w.wants, poolaccounts.Want{Pool: "pool-a"}, poolaccounts.Want{Pool: poolaccounts.NewNodes},
 		poolaccounts.Want{Users: []poolaccounts.User{{Name: "Secret", Ready: true, Has: "push"}}})
 	w.first()
 	w.wants[0].Asked = "now"

@@ -49,6 +49,9 @@ const (
 	// RegistryAccounts names the Secret with the accounts of pools and builders at the control plane's registries. Only
 	// dayone-controller writes it.
 	RegistryAccounts = "dayone-registry-accounts"
+	// RegistryNewNodes names the Secret with the account that nodes begin with, from dayone-controller for the config
+	// server.
+	RegistryNewNodes = "dayone-registry-new-nodes"
 	// RegistryPush names the Secret for renderedImagePushSecret with which builds push to these registries.
 	RegistryPush = "dayone-registry-push"
 	// StatusConditions is StatusName's key with a list of metav1.Condition; other ConfigMaps of dayone may have it, too.
