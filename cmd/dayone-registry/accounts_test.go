@@ -464,3 +464,23 @@ func (w *accountsWorld) buildersRotation(old credentials.Account) {
 	require.NoError(w.t, w.env.Client.Delete(w.t.Context(), build))
 	w.refused(old)
 }
+
+// TestARegistryStartsBeforeItsNodeHasAnAccount: where nodes run the agent, nothing in the image has one.
+func TestARegistryStartsBeforeItsNodeHasAnAccount(t *testing.T) {
+	f := newFleetOf(t, 2)
+	for _, h := range f.hosts {
+		require.NoError(t, os.Remove(filepath.Join(h.config, pullFile)))
+		stop := h.start(t)
+		t.Cleanup(func() { require.NoError(t, stop()) })
+	}
+	image := f.client.push(t, f.hosts[0].addr)
+	raw, err := os.ReadFile(filepath.Join(f.shared, registry.PullAuthFile))
+	require.NoError(t, err)
+	for _, h := range f.hosts {
+		at := filepath.Join(h.dir, poolaccounts.AuthPath)
+		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o700))
+		require.NoError(t, credentials.Write(at, raw))
+	}
+	f.want(t, image)
+	assert.NoError(t, f.client.pull(f.hosts[1].addr, image))
+}
