@@ -30,10 +30,11 @@ type pullSecret struct {
 
 // newPullSecret follows the files of a server that began with o.
 func newPullSecret(files []string, o servecontroller.Options, r *servecontroller.Reconciler) *pullSecret {
-	return &pullSecret{files: files, have: o.FirstBoot.PullAuth, log: o.Log, use: func(known transfer.Keychain, raw []byte) {
+	use := func(known transfer.Keychain, raw []byte) {
 		o.Proxy.SetKeychain(known)
 		r.SetPullAuth(raw)
-	}}
+	}
+	return &pullSecret{files: files, have: o.FirstBoot.PullAuth, log: o.Log, use: use}
 }
 
 // refresh looks at the files. One that cannot be read changes nothing.

@@ -20,7 +20,8 @@ func TestThePullSecretIsFollowed(t *testing.T) {
 	var now transfer.Keychain
 	var raw []byte
 	changes := 0
-	p := &pullSecret{files: []string{file, filepath.Join(t.TempDir(), "none")}, log: logrus.NewEntry(log), use: func(a transfer.Keychain, b []byte) {
+	files := []string{file, filepath.Join(t.TempDir(), "none")}
+	p := &pullSecret{files: files, log: logrus.NewEntry(log), use: func(a transfer.Keychain, b []byte) {
 		now, raw, changes = a, b,
 			changes+1
 	}}

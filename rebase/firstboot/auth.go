@@ -125,8 +125,8 @@ func mergePullAuth(root string, j *journal) error {
 
 // offerClusterAuth lets pulls use the cluster's pull secret, which the config brings, and the node's account at the
 // registries of the control plane, which is served beside it: a node that joins when the bootstrap host is gone has
-// nothing else. They go into /run, so that no copy outlives one that changes. What the node has of its own counts before
-// the secret, and the account before all.
+// nothing else. They go into /run, so that no copy outlives one that changes. What the node has of its own counts
+// before the secret, and the account before all.
 func offerClusterAuth(root string) error {
 	secret, err := readIfThere(filepath.Join(root, nodesettings.PullSecretPath))
 	if err != nil {

@@ -133,8 +133,8 @@ func (r *reconciler) giveNewNodes(ctx context.Context, a poolaccounts.Account) e
 }
 
 // put writes a Secret of the controller's.
-func (r *reconciler) put(ctx context.Context, s *corev1.Secret, there bool, named string, kind corev1.SecretType) error {
-	var err error
+func (r *reconciler) put(ctx context.Context, s *corev1.Secret, there bool, named string,
+	kind corev1.SecretType) (err error) {
 	if there {
 		err = r.client.Update(ctx, s, client.FieldOwner(name))
 	} else {

@@ -45,8 +45,8 @@ func newRegistryRotate(c *connect.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate {--pool POOL | --builders | --all}",
 		Short: "Replace accounts of pools and builders at the registries of the control plane",
-		Long: "Rotate asks the controllers for other accounts: registries accept old and new, nodes and builds change over, " +
-			"and the old one is refused.\nNo node drains or reboots, and no pull fails. The controllers do it by themselves " +
+		Long: "Rotate asks the controllers for other accounts: registries accept old and new, nodes and builds change " +
+			"over, and the old one is refused.\nNo node drains or reboots, and no pull fails. The controllers do it by themselves " +
 			"every 90 days; ask when an account has leaked.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -206,7 +206,8 @@ func (d *rotated) look(p *registrystatus.Published) (lines []string) {
 			a.Now = now[0]
 			lines = append(lines, fmt.Sprintf("%s: %s is refused, %s is in use", a.owner(), strings.Join(a.Before, ", "), a.Now))
 		case len(now) > len(a.Before):
-			lines = append(lines, a.owner()+": the registries get to know a new account beside the old one, then users change over")
+			lines = append(lines, a.owner()+": the registries get to know a new account beside the old one, then users "+
+				"change over")
 		case slices.Equal(now, a.Before) && a.Pool == "":
 			lines = append(lines, a.owner()+": asked, the controllers look at the Secret within five minutes")
 		default:
