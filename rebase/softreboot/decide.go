@@ -35,7 +35,7 @@ const (
 type Facts struct {
 	Policy   Policy
 	Deployer deploy.Kind
-	// OSTree, Systemd and Bootc are versions, such as 2026.4; Bootc counts where bootc deploys.
+	// OSTree, Systemd and Bootc are versions, such as 2026.4; empty: it does not answer. Bootc counts where bootc deploys.
 	OSTree, Systemd, Bootc string
 	// Native: bootc booted the node without ostree.
 	Native bool
@@ -81,8 +81,10 @@ func (f Facts) Capable() Decision {
 		return hard("the policy is %s", Hard)
 	case f.Native:
 		return hard("bootc booted this node without ostree")
+	case f.Systemd == "":
+		return hard("the node's OS has no systemd")
 	case !atLeast(f.Systemd, floorSystemd):
-		return hard("systemd %s is older than %s", known(f.Systemd), floorSystemd)
+		return hard("systemd %s is older than %s", f.Systemd, floorSystemd)
 	case f.BootedTarget != TargetPresent:
 		return hard("soft-reboot.target is %s in the running system", f.BootedTarget)
 	case !atLeast(f.OSTree, floorOSTree):

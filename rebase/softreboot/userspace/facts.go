@@ -38,8 +38,8 @@ func (n Node) Facts(ctx context.Context, policy softreboot.Policy, s deploy.Stat
 	if s.Kind == deploy.KindBootc {
 		f.Bootc = n.version(ctx, "bootc", "--version")
 	}
-	if f.Native = s.Booted == nil || s.Booted.Composefs; f.Native {
-		return f, nil
+	if f.Native = s.Booted == nil || s.Booted.Composefs; f.Native || f.Systemd == "" {
+		return f, nil // nothing else counts
 	}
 	if f.Composefs, err = n.composefs(); err != nil {
 		return f, err

@@ -156,6 +156,10 @@ func TestFacts(t *testing.T) {
 		{name: "often", change: func(h *host) {
 			h.script.Answers["systemctl show --value --property=SoftRebootsCount"] = "3\n"
 		}, want: "hard: 3 soft reboots since the hardware booted are enough"},
+		{name: "no systemd", change: func(h *host) {
+			delete(h.script.Answers, "systemctl --version")
+			delete(h.script.Answers, "systemctl show --value --property=SoftRebootsCount")
+		}, want: "hard: the node's OS has no systemd"},
 		{name: "ostree is old", change: func(h *host) { h.script.Answers["ostree --version"] = "Version: '2022.7'" },
 			want: "hard: ostree 2022.7 is older than 2026.1"},
 		{name: "failed before", change: func(h *host) {
