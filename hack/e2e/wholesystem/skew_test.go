@@ -25,10 +25,12 @@ import (
 // oldEnv names a directory with dayone-daemon and dayone-controller of an earlier version.
 const oldEnv = "DAYONE_TEST_OLD"
 
-// version is one of dayone's: where its programs are. base is what hosts run; empty: Debian's stable release.
+// version is one of dayone's: where its programs are. base is what hosts run; empty: Debian's stable release. standIns
+// are on it.
 type version struct {
 	agent, controller string
 	base              baseimage.Kind
+	standIns          []string
 }
 
 // versions are the earlier one and this tree's.

@@ -1,6 +1,7 @@
 package wholesystem
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -12,8 +13,10 @@ import (
 
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/e2e/fleet"
+	"dayone.dev/dayone/hack/testnode/standin"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/daemon"
+	"dayone.dev/dayone/rebase/deploy"
 	"dayone.dev/dayone/rebase/target"
 )
 
@@ -34,12 +37,6 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 	w := newWorldOf(t, version{agent: agentProgram, base: baseimage.Forky})
 	w.joinAll(0, 1)
 	h := w.fleet.Of(worker)[0]
-	counts := func() [2]int {
-		soft, err := h.Node.SoftReboots()
-		require.NoError(t, err)
-		return [2]int{w.boots(h), soft}
-	}
-	lastBoot := func() string { return h.Object(t.Context()).Annotations[manifests.AnnotationLastBoot] }
 	w.rebootPolicy("SoftRequired")
 	w.output(h, "sh", "-c", stopNotes)
 	id := w.output(h, "cat", "/proc/sys/kernel/random/boot_id")
@@ -47,8 +44,8 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 		w.pods(worker, mark)
 		to := w.build(worker, w.configOf(worker), recipe{mark: mark})
 		w.arrived("softly: "+mark, worker, to)
-		assert.Equal(t, [2]int{1, i + 1}, counts(), "hardware boots, soft reboots: "+mark)
-		assert.Equal(t, "soft", lastBoot())
+		assert.Equal(t, [2]int{1, i + 1}, w.counts(h), "hardware boots, soft reboots: "+mark)
+		assert.Equal(t, "soft", w.lastBoot(h))
 		assert.Equal(t, id, w.output(h, "cat", "/proc/sys/kernel/random/boot_id"))
 		assert.Equal(t, mark, w.output(h, "cat", "/etc/os-mark"))
 		assert.Contains(t, w.output(h, "/usr/local/bin/dayone-daemon", "status"), digestOf(to.Image))
@@ -62,7 +59,7 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 
 	w.arrived("another kernel", worker, w.build(worker, w.configOf(worker), recipe{mark: "v3", kernel: "another"}))
 	assert.Equal(t, 2, w.boots(h))
-	assert.Contains(t, lastBoot(), "hard: the deployments differ in the kernel or its initramfs")
+	assert.Contains(t, w.lastBoot(h), "hard: the deployments differ in the kernel or its initramfs")
 	w.until("the pool says so", func() bool { return w.softReboots().Status == corev1.ConditionFalse })
 	assert.Contains(t, w.softReboots().Message, h.Name+": the deployments differ in the kernel")
 
@@ -71,6 +68,44 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 	assert.Equal(t, "v4", w.output(h, "cat", "/etc/os-mark"))
 	assert.GreaterOrEqual(t, w.boots(h), 3, "the power cut was one")
 	assert.Zero(t, strings.Count(w.output(h, "cat", "/proc/1/mountinfo"), " /run/nextroot "))
+}
+
+// TestSoftRebootsOfBootcOnDay2 is the same on a host where the stand-in of bootc deploys: drained, rebooted softly,
+// verified. A bootc that does not compare SELinux policies, and an image with another kernel, boot the hardware.
+func TestSoftRebootsOfBootcOnDay2(t *testing.T) {
+	w := newWorldOf(t, version{agent: agentProgram, base: baseimage.Forky, standIns: []string{string(deploy.KindBootc)}})
+	w.joinAll(0, 1)
+	h := w.fleet.Of(worker)[0]
+	w.rebootPolicy("SoftReboot")
+	id := w.output(h, "cat", "/proc/sys/kernel/random/boot_id")
+	for _, step := range []struct {
+		name, before string
+		recipe       recipe
+		counts       [2]int // hardware boots, soft reboots
+		lastBoot     string
+	}{
+		{"softly", "true", recipe{mark: "v1"}, [2]int{1, 1}, "soft"},
+		{"softly once more", "true", recipe{mark: "v2"}, [2]int{1, 2}, "soft"},
+		{"another kernel", "true", recipe{mark: "v3", kernel: "another"}, [2]int{2, 2},
+			"hard: the deployments differ in the kernel or its initramfs"},
+		{"below bootc's floor", "echo 1.11.0 >" + standin.BootcVersionPath, recipe{mark: "v4", kernel: "another"},
+			[2]int{3, 2}, "hard: bootc 1.11.0 is older than 1.12"},
+	} {
+		w.output(h, "sh", "-c", step.before)
+		w.pods(worker, step.recipe.mark)
+		to := w.build(worker, w.configOf(worker), step.recipe)
+		w.arrived(step.name, worker, to)
+		assert.Equal(t, step.counts, w.counts(h), step.name)
+		assert.Equal(t, step.lastBoot, w.lastBoot(h), step.name)
+		assert.Equal(t, step.counts[0] == 1, id == w.output(h, "cat", "/proc/sys/kernel/random/boot_id"), step.name)
+		assert.Equal(t, step.recipe.mark, w.output(h, "cat", "/etc/os-mark"), step.name)
+		assert.Zero(t, w.podsLeft(worker), "%s: it was drained", step.name)
+		assert.Contains(t, w.output(h, "bootc", "status", "--format=json"), digestOf(to.Image), step.name)
+		var status deploy.Status
+		require.NoError(t, json.Unmarshal([]byte(w.output(h, "/usr/local/bin/dayone-daemon", "status")), &status))
+		assert.Equal(t, deploy.KindBootc, status.Kind, step.name)
+		assert.Equal(t, digestOf(to.Image), status.Booted.Image.Digest.String(), step.name)
+	}
 }
 
 // TestWatchReturnsOnDay2 brings an image in which the agent does not start. The watch of the soft reboot, for which the
@@ -124,6 +159,20 @@ func (w *world) rebootPolicy(policy string) {
 		}
 		p.Annotations[manifests.AnnotationRebootPolicy] = policy
 	})
+}
+
+// counts are a host's hardware boots and soft reboots.
+func (w *world) counts(h *fleet.Host) [2]int {
+	w.t.Helper()
+	soft, err := h.Node.SoftReboots()
+	require.NoError(w.t, err)
+	return [2]int{w.boots(h), soft}
+}
+
+// lastBoot is what a host's node says of how it came into what it runs.
+func (w *world) lastBoot(h *fleet.Host) string {
+	w.t.Helper()
+	return h.Object(w.t.Context()).Annotations[manifests.AnnotationLastBoot]
 }
 
 // softReboots is the pool's condition.

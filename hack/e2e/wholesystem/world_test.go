@@ -26,6 +26,7 @@ import (
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/hack/kube/process"
 	"dayone.dev/dayone/hack/testnode"
+	"dayone.dev/dayone/hack/testnode/standin"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/rebase/target"
@@ -86,6 +87,10 @@ func newWorldOf(t *testing.T, v version) *world {
 	var err error
 	w.layout, err = baseimage.Ensure(t.Context(), cmp.Or(v.base, baseimage.Debian), "")
 	require.NoError(t, err)
+	if len(v.standIns) > 0 {
+		w.layout, err = standin.Image(t.Context(), standin.ImageOptions{Base: w.layout, Programs: v.standIns})
+		require.NoError(t, err)
+	}
 	w.lab, err = testnode.New(t.Context(), testnode.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
