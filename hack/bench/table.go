@@ -183,7 +183,8 @@ func deployFigures() []want {
 		{name: "soft reboot of a virtual machine, from the order to the verified image",
 			from: "BenchmarkRebootInAVirtualMachine soft-s", unit: "s", peer: "a hard reboot of it",
 			peerFrom: "BenchmarkRebootInAVirtualMachine hard-s", goal: "ratio <= 0.25"},
-		{name: "kernel and initramfs in that hard reboot", from: "BenchmarkRebootInAVirtualMachine kernel-s", unit: "s",
-			peer: "a hard reboot of it", peerFrom: "BenchmarkRebootInAVirtualMachine hard-s"},
+		{name: "firmware, boot loader, kernel and initramfs in that hard reboot",
+			from: "BenchmarkRebootInAVirtualMachine hardware-s", unit: "s", peer: "a hard reboot of it",
+			peerFrom: "BenchmarkRebootInAVirtualMachine hard-s"},
 	}
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Kind baseimage.Kind
 	// Masters is how many. Default: 3.
 	Masters int
+	// KernelArguments of the masters' first deployment; default: testnode's.
+	KernelArguments []string
 	// Work keeps copies, state and logs. Default: a new directory below the temporary one.
 	Work string
 	// Keep leaves the nodes and the bootstrap running.

@@ -186,7 +186,8 @@ func (r *Run) MakeMasters(ctx context.Context) error {
 	r.View.Begin(fmt.Sprintf("%d masters: disks with the base OS", r.Options.Masters))
 	for i := range r.Options.Masters {
 		n, err := r.Lab.NewNode(ctx, fmt.Sprintf("master-%d", i), testnode.NodeOptions{
-			Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: r.sidecar.Config.BaseRepository()}})
+			Sysroot: testnode.SysrootOptions{Base: r.BaseLayout, Reference: r.sidecar.Config.BaseRepository(),
+				KernelArguments: r.KernelArguments}})
 		if err != nil {
 			return err
 		}

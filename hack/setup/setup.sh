@@ -53,7 +53,6 @@ test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
 test|browser|chromium-headless-shell|chromium|draws the HTML report of a log bundle
 vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine
 vm|mkfs.ext4|e2fsprogs|e2fsprogs|makes its disk
-vm|debugfs|e2fsprogs|e2fsprogs|reads the boot entries from its disk
 test|module:yaml|python3-yaml|python3-pyyaml|compares rendered configs with recorded ones
 TABLE
 }

@@ -35,7 +35,7 @@ func boot(dir string) error {
 	if err := isolate(c); err != nil {
 		return err
 	}
-	deployment, err := BootEntry{Options: string(options)}.deployment(c.Sysroot)
+	deployment, err := bootEntry{Options: string(options)}.deployment(c.Sysroot)
 	if err != nil {
 		return err
 	}

@@ -7,23 +7,18 @@ import (
 	"strings"
 )
 
-// BootEntry is a boot loader entry as ostree writes them. Source: the Boot Loader Specification, type 1.
-type BootEntry struct {
+// bootEntry is a boot loader entry as ostree writes them. Source: the Boot Loader Specification, type 1.
+type bootEntry struct {
 	Name    string // of its file
 	Options string // kernel arguments
-	Linux   string // the kernel, below /boot
-	Initrd  string // below /boot; "" when there is none
 }
 
-// NewestBootEntry gives the entry that a boot loader takes by default: the one with the highest number in sysroot's
-// /boot.
-func NewestBootEntry(sysroot string) (BootEntry, error) { return bootEntry(sysroot, false) }
-
-// bootEntry gives the newest entry, or the one before it.
-func bootEntry(sysroot string, previous bool) (BootEntry, error) {
+// bootEntryOf gives the entry that a boot loader takes by default, the one with the highest number in sysroot's /boot,
+// or the one before it.
+func bootEntryOf(sysroot string, previous bool) (bootEntry, error) {
 	files, err := filepath.Glob(filepath.Join(sysroot, "boot/loader/entries/*.conf"))
 	if err != nil || len(files) == 0 {
-		return BootEntry{}, fmt.Errorf("find boot entry in %s: there is none: deploy an image first", sysroot)
+		return bootEntry{}, fmt.Errorf("find boot entry in %s: there is none: deploy an image first", sysroot)
 	}
 	sortByVersion(files)
 	chosen := files[len(files)-1]
@@ -32,28 +27,22 @@ func bootEntry(sysroot string, previous bool) (BootEntry, error) {
 	}
 	raw, err := os.ReadFile(chosen)
 	if err != nil {
-		return BootEntry{}, fmt.Errorf("read boot entry: %w", err)
+		return bootEntry{}, fmt.Errorf("read boot entry: %w", err)
 	}
-	e := BootEntry{Name: filepath.Base(chosen)}
+	e := bootEntry{Name: filepath.Base(chosen)}
 	for line := range strings.Lines(string(raw)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch key {
-		case "options":
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == "options" {
 			e.Options = value
-		case "linux":
-			e.Linux = value
-		case "initrd":
-			e.Initrd = value
 		}
 	}
 	if e.Options == "" {
-		return BootEntry{}, fmt.Errorf("read boot entry %s: no options", chosen)
+		return bootEntry{}, fmt.Errorf("read boot entry %s: no options", chosen)
 	}
 	return e, nil
 }
 
 // deployment gives the directory that an entry's ostree= argument names.
-func (e BootEntry) deployment(sysroot string) (string, error) {
+func (e bootEntry) deployment(sysroot string) (string, error) {
 	for _, arg := range strings.Fields(e.Options) {
 		if target, ok := strings.CutPrefix(arg, "ostree="); ok {
 			return filepath.EvalSymlinks(filepath.Join(sysroot, target))

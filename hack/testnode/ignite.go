@@ -46,7 +46,7 @@ func (n *Node) Ignite(ctx context.Context, pointer []byte) (err error) {
 	if on, err := n.Running(); err != nil || on {
 		return errors.Join(err, fmt.Errorf("ignite %s: only before the first boot", n.Name))
 	}
-	e, err := bootEntry(n.Sysroot, false)
+	e, err := bootEntryOf(n.Sysroot, false)
 	if err != nil {
 		return err
 	}

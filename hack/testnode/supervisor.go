@@ -96,7 +96,7 @@ func (s *supervisor) open() error {
 func (s *supervisor) bootOnce() (restart bool, reason string, err error) {
 	menu := filepath.Join(s.dir, menuFile)
 	previous := os.Remove(menu) == nil
-	e, err := bootEntry(s.config.Sysroot, previous)
+	e, err := bootEntryOf(s.config.Sysroot, previous)
 	if err != nil {
 		return false, "", err
 	}

@@ -1,8 +1,8 @@
-// Package machine runs an ostree host as a virtual machine: kernel, initramfs and systemd are the image's own, from a
-// disk image.
+// Package machine runs an ostree host as a virtual machine: boot loader, kernel, initramfs and systemd are on its disk.
 //
-//	node's sysroot -> disk image -> QEMU: kernel, initramfs with Ignition, systemd -> commands over a serial port
+//	node's sysroot -> disk image -> QEMU: UEFI, GRUB with ostree's boot entries, kernel, initramfs with Ignition, systemd
+//	-> commands over a serial port
 //
-// The package plays the boot loader; the rest is the image's. QEMU emulates unless KVM is asked for: a boot takes half
-// a minute then.
+// Nothing is given from outside but the firmware and the pointer config. QEMU emulates unless KVM is asked for: a boot
+// takes most of a minute then.
 package machine

@@ -16,11 +16,8 @@ import (
 const (
 	// qemu is the emulator; the package has no other form.
 	qemu = "qemu-system-x86_64"
-	// rootLabel is the file system's label: root=LABEL=root is the nodes' default kernel argument.
-	rootLabel = "root"
-	// defaultDiskSize holds a first deployment, two images on top of it and the repository; sparse, so it costs what is
-	// written.
-	defaultDiskSize = 4 << 30
+	// rootLabel and bootLabel are the file systems' labels, by which kernel and boot loader find them.
+	rootLabel, bootLabel = "root", "boot"
 	// defaultMemory in MiB; less than 1 GiB is tight for the initramfs.
 	defaultMemory = 1536
 )
@@ -29,11 +26,9 @@ const (
 type Options struct {
 	// Dir gets the disk image and sockets; default: beside the node's sysroot.
 	Dir string
-	// Ignition is the pointer config that the first boot's initramfs is given, as a cloud or an installer gives it; nil:
-	// no Ignition.
+	// Ignition is the pointer config that the first boot's initramfs is given, as a cloud or an installer gives it.
+	// Required.
 	Ignition []byte
-	// DiskSize in bytes; default 4 GiB, sparse.
-	DiskSize int64
 	// Memory in MiB; default 1536.
 	Memory int
 	// KVM uses the processor's virtualization. Not by default: where /dev/kvm is there, it need not work, above all in
@@ -53,7 +48,8 @@ type Machine struct {
 	changed chan struct{} // closed and replaced when something below changes
 	boots   int
 	soft    int
-	control *control // of the boot that runs; nil until it is ready
+	times   BootTimes // of the last boot
+	control *control  // of the boot that runs; nil until it is ready
 	off     bool
 	err     error
 	cancel  context.CancelFunc
@@ -63,7 +59,7 @@ type Machine struct {
 // Missing names what this machine lacks for virtual machines; nil: nothing.
 func Missing() error {
 	var missing []string
-	for _, name := range []string{qemu, "mkfs.ext4", "debugfs"} {
+	for _, name := range []string{qemu, "mkfs.ext4", "mmdebstrap"} {
 		if _, err := exec.LookPath(name); err != nil {
 			missing = append(missing, name)
 		}
@@ -74,17 +70,14 @@ func Missing() error {
 	return nil
 }
 
-// New makes a disk of the sysroot of a node that was never started. The node itself stays off; its console is the
-// machine's.
+// New makes a disk of the sysroot of a node that was never started, and whose deployment has KernelArguments. The node
+// itself stays off; its console is the machine's.
 func New(ctx context.Context, lab *testnode.Lab, node *testnode.Node, o Options) (*Machine, error) {
 	if err := Missing(); err != nil {
 		return nil, err
 	}
 	if o.Dir == "" {
 		o.Dir = node.Sysroot + "-machine"
-	}
-	if o.DiskSize == 0 {
-		o.DiskSize = defaultDiskSize
 	}
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
@@ -128,12 +121,8 @@ func (m *Machine) Close() error {
 
 func (m *Machine) run(ctx context.Context) error {
 	for {
-		e, err := m.bootEntry(ctx)
-		if err != nil {
-			return err
-		}
 		m.update(func() { m.boots++ })
-		again, err := m.bootOnce(ctx, e)
+		again, err := m.bootOnce(ctx)
 		m.update(func() { m.control = nil })
 		if err != nil || !again {
 			return err
