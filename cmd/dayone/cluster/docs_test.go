@@ -125,4 +125,12 @@ func theClusterOfThePages(t *testing.T, e *kubetest.Env) {
 	} {
 		require.NoError(t, e.Client.Create(t.Context(), o), "%T %s", o, o.GetName())
 	}
+	installed, err := cluster.Objects(cluster.Options{NodeAgent: true, Images: cluster.Images{Controller: "r.test/c:1",
+		Builder: "r.test/b:1", Daemon: "r.test/d:1"}})
+	require.NoError(t, err)
+	for _, o := range installed {
+		if o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" {
+			require.NoError(t, e.Client.Create(t.Context(), o), o.GetName())
+		}
+	}
 }
