@@ -15,8 +15,9 @@ import (
 	"dayone.dev/dayone/rebase/firstboot"
 )
 
-func newCommand() *cobra.Command {
-	root := &cobra.Command{Use: "dayone-daemon", Short: "The agent on a node", SilenceUsage: true, SilenceErrors: true}
+func newCommand(version string) *cobra.Command {
+	root := &cobra.Command{Use: "dayone-daemon", Short: "The agent on a node", Version: version, SilenceUsage: true,
+		SilenceErrors: true}
 	root.AddCommand(newFirstboot(), newStart(), newStatus(), newStage(), newRollback(), newDrift(), newAddAuth(),
 		newEndTrust(), newRegistry())
 	return root

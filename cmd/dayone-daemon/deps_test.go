@@ -37,7 +37,7 @@ func TestCommandsSayWhatTheyWant(t *testing.T) {
 	for _, args := range [][]string{{"stage"}, {"stage", "host/os:tag"}, {"firstboot", "extra"}, {"nothing"},
 		{"end-trust"}, {"add-auth"}, {"add-auth", "/nowhere"},
 		{"start", "extra"}, {"start", "--log-level", "loud"}, {"start", "--root", "/nowhere"}} {
-		c := newCommand()
+		c := newCommand(version)
 		c.SetArgs(args)
 		c.SetOut(new(strings.Builder))
 		c.SetErr(new(strings.Builder))

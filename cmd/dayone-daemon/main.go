@@ -12,9 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// version is set by the Makefile through -ldflags.
+var version = "v0.0.0-dev"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	err := newCommand().ExecuteContext(ctx)
+	err := newCommand(version).ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dayone-daemon:", err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/sha256"
@@ -8,9 +10,13 @@ import (
 	"debug/macho"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +25,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/stretchr/testify/assert"
@@ -85,12 +92,39 @@ func sums(t *testing.T, dir string) map[string]string {
 	return out
 }
 
+// emulator runs programs for arm64.
+const emulator = "qemu-aarch64-static"
+
+// inPackages are the programs that deb and rpm have; the others run from images.
+var inPackages = []string{"dayone", "dayone-daemon", "dayone-registry"}
+
+// architectures are those of the release: this machine's, and arm64.
+func architectures() []string {
+	if runtime.GOARCH == "arm64" {
+		return []string{"arm64"}
+	}
+	return []string{runtime.GOARCH, "arm64"}
+}
+
+// missing tells what this machine lacks for the test.
+func missing() error {
+	err := testnode.Missing()
+	if len(architectures()) > 1 {
+		for _, name := range []string{emulator, "aarch64-linux-gnu-gcc"} {
+			if _, lacks := exec.LookPath(name); lacks != nil {
+				err = errors.Join(err, fmt.Errorf("%w: make setup-test setup-release installs it", lacks))
+			}
+		}
+	}
+	return err
+}
+
 // TestRelease makes the release twice, from two checkouts with two environments, and installs the first one.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds all programs twice: left out with -short")
 	}
-	if err := testnode.Missing(); err != nil {
+	if err := missing(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
@@ -101,22 +135,24 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	out := filepath.Join(t.TempDir(), "release")
 	t.Setenv("SOURCE_DATE_EPOCH", "1767323045")
-	args := []string{"--version", version, "--arch", runtime.GOARCH, "--darwin", "arm64",
+	args := []string{"--version", version, "--arch", strings.Join(architectures(), ","), "--darwin", "arm64",
 		"--commit", commit}
 	args = append(args, "--vulndb", "file://"+vulnerabilities(t, module+"/x"))
 	require.NoError(t, run(t.Context(), append(args, "--source", "../..", "--out", out, "--key", key)))
 
 	t.Run("the folder", func(t *testing.T) { folder(t, out) })
 	t.Run("provenance", func(t *testing.T) { attested(t, out) })
-	t.Run("programs are static", func(t *testing.T) { static(t, out) })
+	for _, arch := range architectures() {
+		t.Run(arch, func(t *testing.T) { forMachines(t, out, arch) })
+	}
 	t.Run("for a Mac", func(t *testing.T) { forAMac(t, out) })
 	t.Run("vulnerabilities", func(t *testing.T) {
 		o := options{source: "../..", vulnDB: "file://" + vulnerabilities(t, module)}
-		err := checkVulnerabilities(t.Context(), o, unpacked(t, out))
+		err := checkVulnerabilities(t.Context(), o, unpacked(t, out, runtime.GOARCH))
 		require.ErrorContains(t, err, "dayone contains GO-2026-0001 in package "+module+" ("+module+"@v")
 		require.ErrorContains(t, err, "): move the module to v9.0.0")
 		o.vulnDB = "file:///nowhere"
-		require.ErrorContains(t, checkVulnerabilities(t.Context(), o, unpacked(t, out)), "VULNDB=off leaves this out")
+		require.ErrorContains(t, checkVulnerabilities(t.Context(), o, unpacked(t, out, runtime.GOARCH)), "VULNDB=off leaves this out")
 	})
 	t.Run("images", func(t *testing.T) { imagesAndManifests(t, out) })
 	t.Run("bare roots", func(t *testing.T) { bareRoots(t, out) })
@@ -140,37 +176,6 @@ func TestRelease(t *testing.T) {
 		require.NoError(t, run(t.Context(), append(args, "--source", source, "--out", again)))
 		equal(t, sums(t, out), sums(t, again))
 	})
-}
-
-// TestArm64 lets an emulator of the other processor run the program that a release has for it.
-func TestArm64(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds a program for another processor: left out with -short")
-	}
-	if runtime.GOARCH == "arm64" {
-		t.Skip("this machine is one: TestRelease runs them")
-	}
-	emulator, err := exec.LookPath("qemu-aarch64-static")
-	if err == nil {
-		_, err = exec.LookPath("aarch64-linux-gnu-gcc")
-	}
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%v: make setup-test setup-release installs it", err)
-		}
-		t.Skipf("%v: make setup-test setup-release installs it", err)
-	}
-	p, err := images.Find("dayone")
-	require.NoError(t, err)
-	dayone, err := p.BuildFor(t.Context(), "../..", t.TempDir(), images.Target{Version: version, Arch: "arm64"})
-	require.NoError(t, err)
-	said, err := exec.CommandContext(t.Context(), emulator, dayone, "version", "-o", "json").CombinedOutput()
-	require.NoError(t, err, string(said))
-	assert.Contains(t, string(said), `"version": "`+version+`"`)
-	dir := filepath.Join(t.TempDir(), "cluster")
-	said, err = exec.CommandContext(t.Context(), emulator, dayone, "sample", "--dir", dir).CombinedOutput()
-	require.NoError(t, err, string(said))
-	assert.FileExists(t, filepath.Join(dir, "install-config.yaml"))
 }
 
 // module is one that is in each program.
@@ -259,7 +264,7 @@ func attested(t *testing.T, out string) {
 	}
 	definition := said.Predicate.BuildDefinition
 	assert.Equal(t, commit, definition.ResolvedDependencies[0].Digest["gitCommit"])
-	assert.Equal(t, []string{runtime.GOARCH}, definition.ExternalParameters.Architectures)
+	assert.Equal(t, architectures(), definition.ExternalParameters.Architectures)
 }
 
 func publicKey(t *testing.T, out string) *ecdsa.PublicKey {
@@ -289,11 +294,13 @@ func folder(t *testing.T, out string) {
 
 	krew, err := os.ReadFile(filepath.Join(out, krewFile))
 	require.NoError(t, err)
-	archive := "dayone_" + version + "_linux_" + runtime.GOARCH + ".tar.gz"
-	hash, err := hashOf(filepath.Join(out, archive))
-	require.NoError(t, err)
-	assert.Contains(t, string(krew), hash)
-	assert.Contains(t, string(krew), archive)
+	for _, arch := range architectures() {
+		archive := "dayone_" + version + "_linux_" + arch + ".tar.gz"
+		hash, err := hashOf(filepath.Join(out, archive))
+		require.NoError(t, err)
+		assert.Contains(t, string(krew), hash)
+		assert.Contains(t, string(krew), archive)
+	}
 
 	for program, buildah := range map[string]bool{"dayone": true, "dayone-daemon": false} {
 		raw, err := os.ReadFile(filepath.Join(out, program+"_"+version+"_linux_"+runtime.GOARCH+".cdx.json"))
@@ -308,34 +315,84 @@ func folder(t *testing.T, out string) {
 	assert.Contains(t, string(licenses), "Redistribution and use in source and binary forms")
 }
 
-// unpacked are the programs.
-func unpacked(t *testing.T, out string) (dir string) {
+// unpacked are the programs for an architecture.
+func unpacked(t *testing.T, out, arch string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	archive := filepath.Join(out, "dayone_"+version+"_linux_"+runtime.GOARCH+".tar.gz")
-	said, err := exec.Command("tar", "-xf", archive, "-C", dir).CombinedOutput()
-	require.NoError(t, err, string(said))
+	say(t, "tar", "-xf", filepath.Join(out, "dayone_"+version+"_linux_"+arch+".tar.gz"), "-C", dir)
 	for _, f := range []string{"LICENSE", licensesFile} {
 		require.NoError(t, os.Remove(filepath.Join(dir, f)))
 	}
 	return dir
 }
 
-func static(t *testing.T, out string) {
-	dir := unpacked(t, out)
+// forMachines looks whether archive and packages have the same programs, for machines of the architecture, and lets
+// each of them say its version.
+func forMachines(t *testing.T, out, arch string) {
+	archived := unpacked(t, out, arch)
+	deb, files := filepath.Join(out, "dayone_0.1.0_"+arch+".deb"), t.TempDir()
+	say(t, "dpkg-deb", "--extract", deb, files)
+	assert.Equal(t, arch+"\n", say(t, "dpkg-deb", "--field", deb, "Architecture"))
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	rpm := say(t, "rpm", "--query", "--package", filepath.Join(out, "dayone-0.1.0-1."+machine+".rpm"), "--queryformat",
+		"%{ARCH}\n[%{FILENAMES} %{FILEDIGESTS}\n]")
+	assert.Equal(t, machine, strings.SplitN(rpm, "\n", 2)[0])
 	for _, p := range images.Programs() {
-		program := p.Name
-		f, err := elf.Open(filepath.Join(dir, program))
-		require.NoError(t, err)
-		for _, p := range f.Progs {
-			assert.NotEqual(t, elf.PT_INTERP, p.Type, "%s needs libraries", program)
+		program := filepath.Join(archived, p.Name)
+		headers(t, program, arch)
+		assert.Contains(t, runs(t, arch, program, "--version"), version, p.Name)
+		packaged := filepath.Join(files, "usr/bin", p.Name)
+		if _, err := os.Stat(packaged); slices.Contains(inPackages, p.Name) {
+			require.NoError(t, err)
+			assert.FileExists(t, filepath.Join(out, p.Name+"_"+version+"_linux_"+arch+".cdx.json"))
+			sum, err := hashOf(program)
+			require.NoError(t, err)
+			have, err := hashOf(packaged)
+			require.NoError(t, err)
+			assert.Equal(t, sum, have, "%s of the deb", p.Name)
+			assert.Contains(t, rpm, "/usr/bin/"+p.Name+" "+sum+"\n")
+		} else {
+			require.ErrorIs(t, err, fs.ErrNotExist, p.Name)
 		}
-		require.NoError(t, f.Close())
 	}
+	dayone, dir := filepath.Join(archived, "dayone"), filepath.Join(t.TempDir(), "cluster")
+	assert.Contains(t, runs(t, arch, dayone, "version", "-o", "json"), `"version": "`+version+`"`)
+	runs(t, arch, dayone, "sample", "--dir", dir)
+	assert.FileExists(t, filepath.Join(dir, "install-config.yaml"))
 	// A call of a method by a name that is put together keeps all methods of all types: 7 MB more on every node.
-	agent, err := os.Stat(filepath.Join(dir, "dayone-daemon"))
+	for name, limit := range map[string]int64{"dayone-daemon": 28e6, "dayone": 86e6} {
+		program, err := os.Stat(filepath.Join(archived, name))
+		require.NoError(t, err)
+		assert.Less(t, program.Size(), limit, name)
+	}
+}
+
+// runs is what a program for an architecture prints: here, or in an emulator.
+func runs(t *testing.T, arch string, argv ...string) string {
+	t.Helper()
+	if arch != runtime.GOARCH {
+		argv = append([]string{emulator}, argv...)
+	}
+	return say(t, argv...)
+}
+
+// headers are those of a static program for the architecture.
+func headers(t *testing.T, program, arch string) {
+	f, err := elf.Open(program)
 	require.NoError(t, err)
-	assert.Less(t, agent.Size(), int64(28e6))
+	defer f.Close()
+	assert.Equal(t, map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch], f.Machine, program)
+	for _, p := range f.Progs {
+		assert.NotEqual(t, elf.PT_INTERP, p.Type, "%s needs libraries", program)
+	}
+}
+
+// say is what a program prints.
+func say(t *testing.T, argv ...string) string {
+	t.Helper()
+	said, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
+	require.NoError(t, err, string(said))
+	return string(said)
 }
 
 // forAMac reads what krew installs there. No Mac runs it here.
@@ -361,7 +418,12 @@ func imagesAndManifests(t *testing.T, out string) {
 	require.NoError(t, err)
 	index, err := at.IndexManifest()
 	require.NoError(t, err)
-	require.Len(t, index.Manifests, 5+10, "five indexes of an image, and the signatures of both")
+	of := len(architectures())
+	require.Len(t, index.Manifests, 5+5*(1+of), "five indexes, and the signatures of them and of their images")
+	programs := map[string]string{}
+	for _, arch := range architectures() {
+		programs[arch] = unpacked(t, out, arch)
+	}
 	var manifests strings.Builder
 	files, err := filepath.Glob(filepath.Join(out, kustomizeDir, "*.yaml"))
 	require.NoError(t, err)
@@ -381,10 +443,7 @@ func imagesAndManifests(t *testing.T, out string) {
 		}
 		child, err := at.ImageIndex(m.Digest)
 		require.NoError(t, err)
-		platforms, err := child.IndexManifest()
-		require.NoError(t, err)
-		require.Len(t, platforms.Manifests, 1)
-		assert.Equal(t, runtime.GOARCH, platforms.Manifests[0].Platform.Architecture)
+		ofEachMachine(t, child, program, programs)
 	}
 	assert.Equal(t, 3, named, "controller, builder and agent, by digest")
 	from := transfer.Endpoint{Reference: "oci:" + filepath.Join(out, imagesDir) + ":dayone-daemon"}
@@ -405,13 +464,53 @@ func imagesAndManifests(t *testing.T, out string) {
 	require.NoError(t, err)
 	platforms, err := child.IndexManifest()
 	require.NoError(t, err)
-	for _, d := range []string{copied.Digest.String(), platforms.Manifests[0].Digest.String()} {
+	signed := []string{copied.Digest.String()}
+	for _, m := range platforms.Manifests {
+		signed = append(signed, m.Digest.String())
+	}
+	require.Len(t, signed, 1+of)
+	for _, d := range signed {
 		to.Reference = reg.Addr + "/dayone/dayone-daemon@" + d
 		image := sign.Image{Endpoint: to, Repository: "registry.example.com/dayone/dayone-daemon"}
 		require.NoError(t, sign.Verify(t.Context(), image, key))
 		require.ErrorIs(t, sign.Verify(t.Context(), image, other.Public), transfer.ErrNotAllowed)
 		image.Repository = "registry.example.com/dayone/dayone"
 		require.ErrorIs(t, sign.Verify(t.Context(), image, key), transfer.ErrNotAllowed, "another program's")
+	}
+}
+
+// ofEachMachine looks whether an index has the program of each architecture; programs are their directories.
+func ofEachMachine(t *testing.T, index v1.ImageIndex, program string, programs map[string]string) {
+	t.Helper()
+	platforms, err := index.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, platforms.Manifests, len(programs))
+	for i, arch := range architectures() {
+		assert.Equal(t, arch, platforms.Manifests[i].Platform.Architecture)
+		image, err := index.Image(platforms.Manifests[i].Digest)
+		require.NoError(t, err)
+		config, err := image.ConfigFile()
+		require.NoError(t, err)
+		assert.Equal(t, arch, config.Architecture)
+		want, err := os.ReadFile(filepath.Join(programs[arch], program))
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(want, fileOf(t, image, program)), "%s for %s is the archive's", program, arch)
+	}
+}
+
+// fileOf is a file of an image, by its base name.
+func fileOf(t *testing.T, image v1.Image, name string) []byte {
+	t.Helper()
+	tree := mutate.Extract(image)
+	defer tree.Close()
+	for r := tar.NewReader(tree); ; {
+		h, err := r.Next()
+		require.NoError(t, err, "the image has no %s", name)
+		if path.Base(h.Name) == name && h.Typeflag == tar.TypeReg {
+			raw, err := io.ReadAll(r)
+			require.NoError(t, err)
+			return raw
+		}
 	}
 }
 
