@@ -41,7 +41,8 @@ func report() *analyze.Report {
 			Steps: []build.Step{{Name: "RUN true", Line: 3, Duration: time.Minute}, {Name: "push", Duration: time.Second}},
 			Layers: []build.Layer{{Digest: "sha256:bb", Size: 2 << 20, From: "base"},
 				{Digest: "sha256:cc", Size: 1 << 20, From: "config"}}}}},
-		Nodes:       []nodes.View{nodes.Row{Address: "192.0.2.11", Name: "master-0", Pool: "master", Stage: nodes.StageBooted, Since: at}.At(at)},
+		Nodes: []nodes.View{nodes.Row{Address: "192.0.2.11", Name: "master-0", Pool: "master", Stage: nodes.StageBooted,
+			Since: at}.At(at)},
 		Differences: []analyze.Difference{{Pool: "master", Field: "osImageURL", First: "a", Final: "b"}},
 		Notes:       []string{"a note"}}
 }
