@@ -62,7 +62,7 @@ func (p *pullSecret) run(ctx context.Context) error {
 	})
 }
 
-// readAccounts reads pull secrets into one; no file is no accounts.
+// readAccounts reads pull secrets into one: of one registry the first account counts. No file is no accounts.
 func readAccounts(files []string) (transfer.Keychain, []byte, error) {
 	var all []byte
 	for _, file := range files {
@@ -76,7 +76,7 @@ func readAccounts(files []string) (transfer.Keychain, []byte, error) {
 		if all == nil { // what pulls on nodes reads one of the two forms
 			all, err = credentials.Normalize(raw)
 		} else {
-			all, err = credentials.Merge(all, raw)
+			all, err = credentials.Merge(raw, all)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("read --pull-secret %s: %w", file, err)

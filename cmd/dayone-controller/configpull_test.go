@@ -55,15 +55,15 @@ func TestThePullSecretIsFollowed(t *testing.T) {
 	}
 }
 
-// TestTheLastPullSecretCounts: the account that the controller makes for new nodes counts before an older one.
-func TestTheLastPullSecretCounts(t *testing.T) {
+// TestTheFirstPullSecretCounts: the account that the controller makes for new nodes counts before an older one.
+func TestTheFirstPullSecretCounts(t *testing.T) {
 	dir := t.TempDir()
-	files := []string{filepath.Join(dir, "global"), filepath.Join(dir, "new-nodes")}
-	require.NoError(t, os.WriteFile(files[1], []byte(`{"auths":{"r.example.com":{"auth":"bmV3Om4="}}}`), 0o600))
+	files := []string{filepath.Join(dir, "new-nodes"), filepath.Join(dir, "global")}
+	require.NoError(t, os.WriteFile(files[0], []byte(`{"auths":{"r.example.com":{"auth":"bmV3Om4="}}}`), 0o600))
 	_, raw, err := readAccounts(files)
 	require.NoError(t, err)
-	assert.Contains(t, string(raw), "bmV3Om4=", "the first is not there")
-	require.NoError(t, os.WriteFile(files[0],
+	assert.Contains(t, string(raw), "bmV3Om4=", "the other is not there")
+	require.NoError(t, os.WriteFile(files[1],
 		[]byte(`{"auths":{"a.example.com":{"auth":"eDp5"},"r.example.com":{"auth":"b2xkOm8="}}}`), 0o600))
 	known, raw, err := readAccounts(files)
 	require.NoError(t, err)

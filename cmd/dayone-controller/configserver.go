@@ -66,7 +66,7 @@ func newConfigServer(version string) *cobra.Command {
 		"the node agent's program, which new nodes fetch from here; empty: their disk image has it")
 	f.StringSliceVar(&s.pullSecrets, "pull-secret", nil,
 		"file with the pull secret of new nodes, also used at registries inside the cluster (repeatable: of one registry "+
-			"the last one counts); no such file: none")
+			"the first one counts); no such file: none")
 	f.StringVar(&s.registry, "cluster-registry", "",
 		"HOST:PORT in the names of the images that the control plane's own registries hold: new nodes get their addresses")
 	f.StringVar(&s.registryCAFile, "registry-ca", "", "authorities of these registries in PEM, beside the system's")
