@@ -46,8 +46,8 @@ func newRegistryRotate(c *connect.Flags) *cobra.Command {
 		Use:   "rotate {--pool POOL | --builders | --all}",
 		Short: "Replace accounts of pools and builders at the registries of the control plane",
 		Long: "Rotate asks the controllers for other accounts: registries accept old and new, nodes and builds change " +
-			"over, and the old one is refused.\nNo node drains or reboots, and no pull fails. The controllers do it by themselves " +
-			"every 90 days; ask when an account has leaked.",
+			"over, and the old one is refused.\nNo node drains or reboots, and no pull fails. The controllers do it by " +
+			"themselves every 90 days; ask when an account has leaked.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(r.pools) == 0 && !r.builders && !r.all {
