@@ -99,3 +99,26 @@ func TestRegistryNodeConfig(t *testing.T) {
 	assert.NotEqual(t, cli.ExitOK, code)
 	assert.Contains(t, stderr, "give HOST:PORT")
 }
+
+// TestRegistryNodeConfigOfAgents: where agents bring accounts, the MachineConfig has none that pulls, in no step.
+func TestRegistryNodeConfigOfAgents(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shared")
+	args := []string{"registry", "node-config", "--registry", "api-int.lab.example.com:22626", "--to", dir}
+	for _, c := range []struct {
+		name    string
+		options []string
+		has     bool
+	}{
+		{"nodes without agents", nil, true},
+		{"agents", []string{"--node-agent"}, false},
+		{"agents, a rotation", []string{"--node-agent", "--rotate"}, false},
+	} {
+		code, _, stderr := dayone(t, append(args, c.options...)...)
+		require.Equal(t, cli.ExitOK, code, stderr)
+		assert.FileExists(t, filepath.Join(dir, "pull-auth.json"), c.name)
+		raw, err := os.ReadFile(filepath.Join(dir, "machineconfig.yaml"))
+		require.NoError(t, err)
+		assert.Equal(t, c.has, strings.Contains(string(raw), "/etc/dayone/registry/pull-auth.json"), c.name)
+		assert.Contains(t, string(raw), "/etc/dayone/registry/users", c.name)
+	}
+}
