@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
 	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/build/basetree"
 	"dayone.dev/dayone/build/containerfile"
 )
 
@@ -51,4 +53,51 @@ func containerOnBase(text string) bool {
 	return slices.ContainsFunc(file.Images(), func(u containerfile.Use) bool {
 		return u.Name == containerfile.Configs || u.Name == containerfile.Base
 	})
+}
+
+// readBase reads the base image and its file tree, which the builder keeps.
+func (b *Builder) readBase(ctx context.Context, client *appendengine.Client, r Request) (base, error) {
+	image, err := client.Read(ctx, r.Base.Reference, r.platform())
+	if err != nil {
+		return base{}, registryFailure("base", err)
+	}
+	if err := checkBootable(image, r.platform()); err != nil {
+		return base{}, err
+	}
+	out := base{image: image, created: image.Created()}
+	if r.Options.Created != nil {
+		out.created = *r.Options.Created
+	}
+	digest := image.Ref.DigestStr()
+	if out.tree, err = b.trees().Load(digest); err != nil || out.tree != nil {
+		return out, err
+	}
+	layers, err := image.Layers(0)
+	if err != nil {
+		return base{}, registryFailure("base", err)
+	}
+	if out.tree, err = b.readTree(ctx, layers); err != nil {
+		return base{}, treeFailure("base", fmt.Errorf("read files of base image: %w", err))
+	}
+	return out, b.trees().Save(digest, out.tree)
+}
+
+// readTree reads the layers of a base once, for its file tree and for bills of materials.
+func (b *Builder) readTree(ctx context.Context, layers []basetree.Layer) (*basetree.Tree, error) {
+	if b.o.BillsOfMaterials == nil {
+		return basetree.Read(ctx, layers)
+	}
+	inventory, err := b.o.BillsOfMaterials.Take(layers)
+	if err != nil {
+		return nil, err
+	}
+	defer inventory.Close() //nolint:errcheck // it removes temporary files
+	tree, err := basetree.ReadCopying(ctx, layers, inventory.Copy)
+	if err != nil {
+		return nil, err
+	}
+	if tree.Inventory, err = inventory.Encode(ctx); err != nil {
+		b.o.Log.WithError(err).Debug("packages of the base cannot be listed") // the bill of materials says it aloud
+	}
+	return tree, nil
 }

@@ -73,8 +73,8 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 		}
 		cert, key := l.Registry.Certificate()
 		server, err := serve.New(serve.Options{BaseDir: f.Path(renderDir), SecureListen: f.config, CertFile: cert,
-			KeyFile: key, Additions: byPool, Files: files, BootstrapCerts: trusted, Pools: []string{"*"}, Asked: l.Registry.Nodes.Config,
-			Log: f.Log.WithField("component", "serve")})
+			KeyFile: key, Additions: byPool, Files: files, BootstrapCerts: trusted, Pools: []string{"*"},
+			Asked: l.Registry.Nodes.Config, Log: f.Log.WithField("component", "serve")})
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func contract() []printed {
 		{"RegistryCollection", "registry/storage", "CollectReport", "dayone registry gc"},
 		{"RegistryExport", "cmd/dayone/cluster", "exported", "dayone cluster registry export"},
 		{"RegistryRotation", "cmd/dayone/cluster", "rotated", "dayone cluster registry rotate"},
-		{"RegistryImage", "rebase/fleet/registryimages", "Added", "dayone cluster registry add"},
+		{"RegistryImage", "bootstrap/registryimages", "Added", "dayone cluster registry add"},
 		{"RegistryImageList", "registry/storage", "Image", "dayone registry ls"},
 		{"RegistryStatus", "registry", "Status", "dayone registry status"},
 		{"RegistryUsage", "cmd/dayone/registry", "diskUsage", "dayone registry du"},

@@ -28,8 +28,9 @@ const (
 
 // clusterRooms talk to a cluster without being controllers.
 var clusterRooms = []string{"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather",
-	"bootstrap/openshift/loopback", "manifests/clusterinstall", "manifests/rendercontroller", "rebase/daemon",
-	"rebase/drain", "rebase/fleet", "cmd", "hack/kube", "hack/e2e", "hack/bench", "hack/demo"}
+	"bootstrap/openshift/loopback", "bootstrap/registryimages", "manifests/clusterinstall",
+	"manifests/rendercontroller", "rebase/daemon", "rebase/drain", "rebase/fleet", "cmd", "hack/kube", "hack/e2e",
+	"hack/bench", "hack/demo"}
 
 // keptIn says which folders alone may import an outside package (and what lies below it).
 var keptIn = map[string][]string{

@@ -76,7 +76,8 @@ func TestOf(t *testing.T) {
 			Nodes:  []corev1.Node{node("n", map[string]string{manifests.AnnotationCurrentImage: ref(1)})}},
 			by: []string{"ConfigMap dayone-registry-images (os)", "node n (current)"}},
 		{name: "a list with names of another registry and by tag", view: wantedimages.View{
-			Listed: map[string]string{"os": "quay.example.com/ns/os@" + string(digest.FromString("1")) + " " + host + "/ns/os:1"}},
+			Listed: map[string]string{"os": "quay.example.com/ns/os@" + string(digest.FromString("1")) + " " + host +
+				"/ns/os:1"}},
 			unknown: 2},
 		{name: "of another registry", view: wantedimages.View{MachineOSBuilds: []mcfgv1.MachineOSBuild{
 			build("b", "quay.example.com/ns/os@"+string(digest.FromString("1")))}}},

@@ -18,7 +18,8 @@ const (
 	maxReportBytes = 16 << 10
 	// maxMissing is how many missing images a report names.
 	maxMissing = 16
-	// maxWhy bounds the text of a reason, in bytes, and maxLines how many lines it has: one for each registry that was asked.
+	// maxWhy bounds the text of a reason, in bytes, and maxLines how many lines it has: one for each registry that was
+	// asked.
 	maxWhy   = 600
 	maxLines = 5
 	// lineHead is how much of a long line's beginning stays, in bytes: whose it is.

@@ -11,9 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/registryimages"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
-	"dayone.dev/dayone/rebase/fleet/registryimages"
 	"dayone.dev/dayone/rebase/fleet/registrystatus"
 )
 
