@@ -61,9 +61,9 @@ type layerReader struct {
 	lacking map[string][]int
 }
 
-// Copy says where the bytes of a file go, too, while the layers of a tree are read; nil is nowhere. layer counts from 0,
-// p is the path on a booted host. It is called for each entry, of several layers at the same time, of one in its
-// order. An error of the writer ends the reading.
+// Copy says where the bytes of a file go, too, while the layers of a tree are read; nil is nowhere. layer counts from
+// 0, p is the path on a booted host. It is called for each entry, of several layers at the same time, of one of them in
+// its order. An error of the writer ends the reading.
 type Copy func(layer int, p string, h *tar.Header) io.WriteCloser
 
 // entry takes an entry of a layer, by the path on a booted host.
