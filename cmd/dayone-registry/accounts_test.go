@@ -60,6 +60,8 @@ type playedNode struct {
 	client
 	name string
 	lags atomic.Bool
+	// off: it pulls nothing.
+	off atomic.Bool
 }
 
 func newAccountsWorld(t *testing.T) *accountsWorld {
@@ -158,6 +160,10 @@ func (w *accountsWorld) follow(ctx context.Context, n *playedNode) {
 // pull takes the image without a pause from any registry: none may refuse it.
 func (w *accountsWorld) pull(ctx context.Context, n *playedNode) {
 	for ctx.Err() == nil {
+		if n.off.Load() {
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
 		h := w.hosts[rand.IntN(len(w.hosts))]
 		if own := filepath.Join(n.dir, poolaccounts.AuthPath); exists(own) {
 			raw, err := os.ReadFile(own)
@@ -166,7 +172,7 @@ func (w *accountsWorld) pull(ctx context.Context, n *playedNode) {
 			}
 		}
 		err := n.client.pull(h.addr, *w.image.Load())
-		if err != nil && w.restoring.Load() {
+		if err != nil && (w.restoring.Load() || n.off.Load()) {
 			continue
 		}
 		if ctx.Err() == nil && !assert.NoError(w.t, err, "%s pulls from %s", n.name, h.node) {
@@ -283,6 +289,11 @@ func (w *accountsWorld) condition() string {
 func (w *accountsWorld) says(words ...string) {
 	w.t.Helper()
 	var last string
+	defer func() {
+		if w.t.Failed() {
+			w.t.Log(last)
+		}
+	}()
 	require.Eventually(w.t, func() bool {
 		last = w.condition()
 		for _, word := range words {
