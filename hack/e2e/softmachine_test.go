@@ -46,11 +46,11 @@ type figures struct{ soft, hard parts }
 // up. A soft reboot has no firmware, boot loader and kernel.
 type parts struct {
 	total                    time.Duration
-	prepare                  time.Duration // until systemd begins to stop services: for a soft one what ostree prepares
-	stop, finalize           time.Duration // the services; of which ostree merges /etc and writes the boot entry
+	prepare                  time.Duration // of a soft one: ostree's part
+	stop, finalize           time.Duration // the services; of which ostree finalizes what is staged
 	firmware, loader, kernel time.Duration // kernel: and its initramfs
 	start                    time.Duration // systemd and the services
-	verify                   time.Duration
+	verify                   time.Duration // the agent's answer
 }
 
 func (p parts) String() string {
@@ -77,7 +77,7 @@ func reboots(t testing.TB) (f figures) {
 	images := []string{first, m.pushLater(first)}
 	m.output(ctx, firstboot.DaemonPath+" stage "+images[1])
 	m.took("stage")
-	f.hard = m.reboot(ctx, "systemctl reboot", images[1], func() error { return m.WaitBoot(ctx, 2) })
+	f.hard = m.reboot(ctx, "true", "systemctl reboot", images[1], func() error { return m.WaitBoot(ctx, 2) })
 	m.took("hard reboot, verified")
 	arguments := m.output(ctx, "test -d /sys/firmware/efi && cat /proc/cmdline")
 	assert.Contains(t, arguments, "BOOT_IMAGE=/ostree/", "the boot loader read the entry that ostree wrote")
@@ -87,7 +87,7 @@ func reboots(t testing.TB) (f figures) {
 	images = append(images, m.pushLater(images[1]))
 	m.output(ctx, firstboot.DaemonPath+" stage "+images[2])
 	m.took("stage")
-	f.soft = m.reboot(ctx, "ostree admin prepare-soft-reboot 0 && systemctl soft-reboot", images[2],
+	f.soft = m.reboot(ctx, "ostree admin prepare-soft-reboot 0", "systemctl soft-reboot", images[2],
 		func() error { return m.WaitSoftReboot(ctx, 2) })
 	m.took("soft reboot, verified")
 	assert.Equal(t, id, m.output(ctx, "cat /proc/sys/kernel/random/boot_id"), "the hardware ran on")
@@ -96,37 +96,33 @@ func reboots(t testing.TB) (f figures) {
 	return f
 }
 
-// reboot gives the order and waits until the image runs.
-func (m *vm) reboot(ctx context.Context, order, image string, wait func() error) (p parts) {
+// reboot prepares, gives the order and waits until the image runs.
+func (m *vm) reboot(ctx context.Context, prepare, order, image string, wait func() error) (p parts) {
 	t := m.t
 	t.Helper()
-	boots, clock, begin := m.Boots(), m.LastBoot().Kernel, time.Now()
+	boots, begin := m.Boots(), time.Now()
+	m.output(ctx, prepare)
+	p.prepare = time.Since(begin)
 	said, _, err := m.Run(ctx, order+" && sleep 600")
 	require.Error(t, err, "its userspace goes down: %s", said)
 	require.NoError(t, wait())
 	// After a soft reboot ostree names the deployment before, until ostree-boot-complete.service has run.
 	assert.Equal(t, "running", m.output(ctx, "systemctl is-system-running --wait || systemctl --failed"))
+	up := time.Now()
 	require.Equal(t, image, m.status(ctx).Booted.Image.String())
-	end, b := time.Now(), m.LastBoot()
-	p.total = end.Sub(begin)
-	started, finished := m.sinceStart(ctx, "Userspace"), m.sinceStart(ctx, "Finish")
-	p.start, p.verify = finished-started, end.Sub(b.Kernel)-finished
-	boot := "0"
+	p.total, p.verify = time.Since(begin), time.Since(up)
+	started, boot := m.sinceStart(ctx, "Userspace"), "0"
+	p.start = m.sinceStart(ctx, "Finish") - started
 	if m.Boots() > boots {
+		b := m.LastBoot()
 		boot, p.firmware, p.loader, p.kernel = "-1", b.Loader.Sub(b.On), b.Kernel.Sub(b.Loader), started
 	}
-	// What the kernel's clock says of the shutdown, in the words of its journal.
 	text := m.output(ctx, "journalctl --quiet --output=short-monotonic --boot="+boot)
-	down := clock.Add(lastTime(t, text, stopsServices))
-	p.prepare = down.Sub(begin)
 	p.finalize = lastTime(t, text, "Stopped ostree-finalize-staged.service") -
 		lastTime(t, text, "Stopping ostree-finalize-staged.service")
 	p.stop = p.total - p.prepare - p.firmware - p.loader - p.kernel - p.start - p.verify
 	return p
 }
-
-// stopsServices is what systemd says when it begins.
-const stopsServices = "Stopped target multi-user.target"
 
 // lastTime is when a journal has some words for the last time, since the start of the kernel.
 func lastTime(t testing.TB, journal, words string) time.Duration {
