@@ -104,6 +104,9 @@ func live(ctx context.Context, o Options, phases []phase) (report *Report, err e
 	if o.Options, err = o.Complete(); err != nil {
 		return nil, err
 	}
+	if err := checkDisk(); err != nil {
+		return nil, err
+	}
 	l := &life{o: o, recorder: recorder{view: o.View, report: &Report{Work: o.Work, Started: time.Now()}}}
 	l.o.View.Line(played)
 	defer func() {
