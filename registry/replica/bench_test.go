@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	benchBase = 512 << 20
+	benchBase = 1 << 30
 	benchNew  = 50 << 20
 )
 
