@@ -66,7 +66,7 @@ type BillsOfMaterials interface {
 
 // Inventory lists what a base contains, so that its layers are read once for all images that are built on it.
 type Inventory interface {
-	// Copy is given to basetree.Read.
+	// Copy is for basetree.ReadCopying.
 	Copy(layer int, p string, h *tar.Header) io.WriteCloser
 	// Encode gives what Finished.Inventory expects, once the layers are read.
 	Encode(ctx context.Context) ([]byte, error)

@@ -70,7 +70,7 @@ func resolvePool(d *directory, p installconfig.Pool, item mosc) Pool {
 		out.NodePull = pull.raw
 	}
 	if d.shared != nil && d.agents() {
-		if both, err := merged(out.NodePull, d.shared.PullAuth); err == nil { // else nobody could read the nodes' own
+		if both, err := merged(out.NodePull, d.shared.PullAuth); err == nil { // else another check refuses the secret
 			out.NodePull = both
 		}
 	}

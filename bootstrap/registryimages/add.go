@@ -25,8 +25,7 @@ import (
 const (
 	// kept is how many images of one path stay listed: the present one and the one before, for a way back.
 	kept = 2
-	// tag is what the image gets where it is pushed: a registry takes an index by tag only from some clients. Nobody pulls
-	// by it.
+	// tag names the image where it is pushed: some clients can push an index by tag only. Nothing pulls by it.
 	tag = "added"
 )
 

@@ -69,7 +69,7 @@ type Copy func(layer int, p string, h *tar.Header) io.WriteCloser
 // entry takes an entry of a layer, by the path on a booted host.
 type entry func(p string, h *tar.Header, body io.Reader) error
 
-// copying is take with copies made of what it is given.
+// copying wraps take: what it reads of a file also goes to the writer that c gives for the file.
 func (c Copy) copying(layer int, take entry) entry {
 	return func(p string, h *tar.Header, body io.Reader) error {
 		w := c(layer, p, h)

@@ -270,13 +270,8 @@ func (w *accountsWorld) killed(done func() bool) (kills int) {
 }
 
 func (w *accountsWorld) condition() string {
-	var m corev1.ConfigMap
-	if w.env.Client.Get(w.t.Context(), types.NamespacedName{Namespace: cluster.DefaultNamespace,
-		Name: cluster.RegistryName}, &m) != nil {
-		return ""
-	}
 	var all []metav1.Condition
-	if json.Unmarshal([]byte(m.Data[cluster.StatusConditions]), &all) != nil {
+	if json.Unmarshal([]byte(w.conditions()), &all) != nil {
 		return ""
 	}
 	c := meta.FindStatusCondition(all, "AccountsCurrent")
@@ -286,7 +281,14 @@ func (w *accountsWorld) condition() string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
+// says waits until the condition of the accounts has these words.
 func (w *accountsWorld) says(words ...string) {
+	w.t.Helper()
+	w.reads(w.condition, words)
+}
+
+// reads waits until a text has all words.
+func (w *accountsWorld) reads(text func() string, words []string) {
 	w.t.Helper()
 	var last string
 	defer func() {
@@ -295,7 +297,7 @@ func (w *accountsWorld) says(words ...string) {
 		}
 	}()
 	require.Eventually(w.t, func() bool {
-		last = w.condition()
+		last = text()
 		for _, word := range words {
 			if !strings.Contains(last, word) {
 				return false

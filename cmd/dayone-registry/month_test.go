@@ -36,9 +36,10 @@ func (w *accountsWorld) runs(node string, image wanted.Image) {
 		ctrlclient.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// TestANodeThatWasOffForAMonth: while a worker is off its build is deleted, every registry lets its image go, and its
-// pool's account is replaced, for which nobody waits. Builds and conditions do not wait for its image; the node is
-// named. When it is back it takes the account from the API and pulls its pool's present image from every registry.
+// TestANodeThatWasOffForAMonth: while a worker is off its build is deleted, every registry lets its image go, and the
+// controller replaces its pool's account without waiting for it. Builds and conditions do not wait for its image; the
+// node is named. When it is back it takes the account from the API and pulls its pool's present image from every
+// registry.
 func TestANodeThatWasOffForAMonth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")

@@ -3,7 +3,6 @@ package main
 import (
 	"net/http"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,23 +44,10 @@ func (w *accountsWorld) conditions() string {
 	return m.Data[cluster.StatusConditions]
 }
 
+// reports waits until the conditions have these words.
 func (w *accountsWorld) reports(words ...string) {
 	w.t.Helper()
-	var last string
-	defer func() {
-		if w.t.Failed() {
-			w.t.Log(last)
-		}
-	}()
-	require.Eventually(w.t, func() bool {
-		last = w.conditions()
-		for _, word := range words {
-			if !strings.Contains(last, word) {
-				return false
-			}
-		}
-		return true
-	}, rotationLimit, 200*time.Millisecond, "%v", words)
+	w.reads(w.conditions, words)
 }
 
 // everywhere waits until each registry has an image whole.
@@ -154,7 +140,7 @@ func TestRestoreOfEtcd(t *testing.T) {
 		}, rotationLimit, 200*time.Millisecond, "%s pulls with the account of the backup", n)
 	}
 	w.refused(made)
-	t.Logf("all is told %s after the restore", time.Since(began).Round(time.Second))
+	t.Logf("the status is complete %s after the restore", time.Since(began).Round(time.Second))
 
 	// The agent says at each look what its node runs.
 	w.runs("w0", since)

@@ -104,7 +104,7 @@ func live(ctx context.Context, o Options, phases []phase) (report *Report, err e
 	if o.Options, err = o.Complete(); err != nil {
 		return nil, err
 	}
-	if err := checkDisk(); err != nil {
+	if err := checkDisk(o.Kind); err != nil {
 		return nil, err
 	}
 	l := &life{o: o, recorder: recorder{view: o.View, report: &Report{Work: o.Work, Started: time.Now()}}}
