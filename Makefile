@@ -3,11 +3,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# Two tags make the container libraries build without gpgme and btrfs headers.
-TAGS := containers_image_openpgp exclude_graphdriver_btrfs
+# Two tags make the container libraries build without gpgme and btrfs headers; two keep package net free of cgo, so that
+# programs with and without cgo share what is compiled (hack/program has the same four).
 # -trimpath everywhere: what make build compiled is what the tests link, in any checkout.
 # -w: a hundred test programs link in half the time without debug information; panics still name files and lines.
-export GOFLAGS := -buildvcs=false -trimpath -tags=containers_image_openpgp,exclude_graphdriver_btrfs -ldflags=-w
+export GOFLAGS := -buildvcs=false -trimpath -tags=containers_image_openpgp,exclude_graphdriver_btrfs,netgo,osusergo -ldflags=-w
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -104,7 +104,7 @@ mutate: setup-build ## Make N=100 small faults in ROOM=./bootstrap/handover, one
 verify: setup-build ## Format, vet, lint, import direction, sizes, dead code, generated files, docs.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
-	GOFLAGS=-trimpath go run $(STATICCHECK) -tags=containers_image_openpgp,exclude_graphdriver_btrfs ./...
+	GOFLAGS=-trimpath go run $(STATICCHECK) -tags=containers_image_openpgp,exclude_graphdriver_btrfs,netgo,osusergo ./...
 	go mod verify
 	go mod tidy -diff
 	go run ./hack/gendocs -check

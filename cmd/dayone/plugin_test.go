@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	builder "dayone.dev/dayone/hack/program"
 )
 
 // TestThePluginForDarwin lists what kubectl dayone links there: nothing that only Linux can do.
@@ -26,8 +28,7 @@ func TestThePluginForDarwin(t *testing.T) {
 
 // TestNoControllersInCommands keeps out what a manager of controllers brings: all typed clients and informers.
 func TestNoControllersInCommands(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags=containers_image_openpgp,exclude_graphdriver_btrfs",
-		"-deps", ".").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags="+builder.Tags, "-deps", ".").Output()
 	require.NoError(t, err)
 	for _, dep := range strings.Fields(string(out)) {
 		for _, banned := range []string{"sigs.k8s.io/controller-runtime/pkg/manager", "k8s.io/client-go/informers"} {

@@ -78,7 +78,7 @@ func (p Program) BuildFor(ctx context.Context, source, dir string, t Target) (st
 		o.Arch = t.Arch
 	}
 	if p.Cgo { // what makes such a program static (docs/operators/builds.md)
-		o.Tags = []string{"netgo", "osusergo", "sqlite_omit_load_extension"}
+		o.Tags = []string{"sqlite_omit_load_extension"}
 		o.LDFlags = append(o.LDFlags, `-linkmode external -extldflags "-static"`)
 	}
 	out := filepath.Join(dir, p.Name)

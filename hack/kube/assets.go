@@ -79,10 +79,6 @@ func Verify(ctx context.Context) error {
 	return nil
 }
 
-// buildFlags are the same for all builds, so that they share what is compiled. Without cgo, see goCommand: a static
-// program runs in every image and mount namespace.
-func buildFlags() []string { return []string{"-buildvcs=false", "-trimpath"} }
-
 // source finds hack/kube/binary from anywhere inside the tree, as tests and go run are.
 func source(ctx context.Context) (string, error) {
 	out, err := goCommand(ctx, "", "env", "GOMOD")
@@ -125,8 +121,8 @@ func build(ctx context.Context, src, dir string) error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{"build", "-ldflags", linkerFlags(version), "-o", filepath.Join(dir, "kube")}, buildFlags()...)
-	if _, err := goCommand(ctx, src, args...); err != nil {
+	if _, err := goCommand(ctx, src, "build", "-buildvcs=false", "-trimpath", "-ldflags", linkerFlags(version), "-o",
+		filepath.Join(dir, "kube")); err != nil {
 		return err
 	}
 	for _, name := range Names() {
@@ -155,23 +151,9 @@ func linkerFlags(version string) string {
 	return strings.Join(flags, " ")
 }
 
-// BuildStatic builds one of dayone's own programs, for example ./cmd/dayone-daemon, into the file out: without cgo, for
-// images that hold nothing else.
-func BuildStatic(ctx context.Context, pkg, out string) error {
-	src, err := source(ctx)
-	if err != nil {
-		return err
-	}
-	args := append([]string{"build", "-tags=containers_image_openpgp,exclude_graphdriver_btrfs", "-ldflags=-s -w", "-o",
-		out}, buildFlags()...)
-	if _, err = goCommand(ctx, filepath.Join(src, "..", "..", ".."), append(args, pkg)...); err != nil {
-		return fmt.Errorf("build %s: %w", pkg, err)
-	}
-	return nil
-}
-
-// goCommand runs go without this tree's flags, which are meant for dayone's own packages, and gives its output, also of
-// a failure, without the end of the last line.
+// goCommand runs go without this tree's flags, which are meant for dayone's own packages, and without cgo: a static
+// program runs in every image and mount namespace. It gives go's output, also of a failure, without the end of the last
+// line.
 func goCommand(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

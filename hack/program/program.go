@@ -19,8 +19,10 @@ import (
 	"dayone.dev/dayone/hack/cache"
 )
 
-// tags are the build tags of every program.
-const tags = "containers_image_openpgp,exclude_graphdriver_btrfs"
+// Tags are the build tags of every program, those of the Makefile. Two make the container libraries build without headers
+// of C libraries. netgo and osusergo keep package net free of cgo: else all that imports it, 298 packages, would be
+// compiled a second time for the programs without cgo.
+const Tags = "containers_image_openpgp,exclude_graphdriver_btrfs,netgo,osusergo"
 
 // lockPoll is how often a process that waits for another one's link tries again.
 const lockPoll = 100 * time.Millisecond
@@ -43,7 +45,7 @@ type Options struct {
 // go build leaves it alone while it is up to date: a second process pays for a copy only.
 func Build(ctx context.Context, dir string, o Options, to string) error {
 	args := []string{"build", "-trimpath", "-buildvcs=false",
-		"-tags=" + strings.Join(append([]string{tags}, o.Tags...), ","),
+		"-tags=" + strings.Join(append([]string{Tags}, o.Tags...), ","),
 		"-ldflags=" + strings.Join(append([]string{"-s -w"}, o.LDFlags...), " ")}
 	environment := "CGO_ENABLED=0"
 	if o.Cgo {

@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-)
 
-// buildTags are those of the Makefile: deadcode does not read them from GOFLAGS.
-const buildTags = "containers_image_openpgp,exclude_graphdriver_btrfs"
+	"dayone.dev/dayone/hack/program"
+)
 
 // deadPackage is one package in the output of deadcode -json.
 type deadPackage struct {
@@ -28,7 +27,8 @@ type deadPackage struct {
 // deadCode lists functions of the product that no program reaches. Rooms that serve tests (hack, and packages whose
 // name ends with test) are left to staticcheck and unusedExports: tests are their programs.
 func deadCode(t *tree) ([]string, error) {
-	out, err := run(t.root, "go", "tool", "deadcode", "-json", "-tags="+buildTags, "./cmd/...", "./hack/...")
+	// deadcode does not read the tags from GOFLAGS.
+	out, err := run(t.root, "go", "tool", "deadcode", "-json", "-tags="+program.Tags, "./cmd/...", "./hack/...")
 	if err != nil {
 		return nil, err
 	}

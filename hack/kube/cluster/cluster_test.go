@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/hack/kube/cluster"
+	"dayone.dev/dayone/hack/program"
 )
 
 const (
@@ -98,9 +98,10 @@ func TestClusterLife(t *testing.T) {
 	client, err := kubernetes.NewForConfig(c.Config)
 	require.NoError(t, err)
 
-	program := filepath.Join(t.TempDir(), "probe")
-	require.NoError(t, kube.BuildStatic(ctx, "./hack/kube/cluster/testdata/probe", program))
-	image, err := c.Push(ctx, cluster.Image{Repository: "tools/probe", Files: map[string]string{"probe": program},
+	probe := filepath.Join(t.TempDir(), "probe")
+	require.NoError(t, program.Build(ctx, "",
+		program.Options{Package: "dayone.dev/dayone/hack/kube/cluster/testdata/probe"}, probe))
+	image, err := c.Push(ctx, cluster.Image{Repository: "tools/probe", Files: map[string]string{"probe": probe},
 		Entrypoint: []string{"/probe"}})
 	require.NoError(t, err)
 	secret, err := c.PullSecret("default", "pull")

@@ -16,6 +16,7 @@ import (
 
 	"dayone.dev/dayone/hack/kube"
 	"dayone.dev/dayone/hack/kube/process"
+	"dayone.dev/dayone/hack/program"
 )
 
 // Up removes what dead clusters left and starts a new one. It returns when the node is Ready and pods can be made. It
@@ -57,7 +58,8 @@ func (c *Cluster) up(ctx context.Context, assets string) error {
 	} else if err := keepLogs(c.options.LogDir, logs); err != nil {
 		return err
 	}
-	if err := kube.BuildStatic(ctx, "./hack/kube/pause", filepath.Join(c.dir, pauseFile)); err != nil {
+	pause := program.Options{Package: "dayone.dev/dayone/hack/kube/pause"}
+	if err := program.Build(ctx, "", pause, filepath.Join(c.dir, pauseFile)); err != nil {
 		return err
 	}
 	groups, err := findCgroups(cgroupMount)
