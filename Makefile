@@ -31,12 +31,12 @@ endif
 
 .PHONY: demo
 demo: $(if $(FULL),setup-test kube-build,setup-demo) build ## Day 1 on this machine: three masters boot an image built here (TINY=1, SOFT=1, KEEP=1, INSTALL_DIR=…, BASE_IMAGE=…); FULL=1 (TINY=1, KEEP=1): the whole life; simulated machines, nodes' kubelets played, the rest real.
-	@bin/demo $(if $(JSON),-o json) $(if $(FULL),--full) $(if $(TINY),--tiny) $(if $(SOFT),--soft) $(if $(KEEP),--keep) $(if $(INSTALL_DIR),--install-dir '$(INSTALL_DIR)') $(if $(BASE_IMAGE),--base '$(BASE_IMAGE)') $(if $(BASE_CA),--base-ca '$(BASE_CA)') $(if $(BASE_AUTHFILE),--base-authfile '$(BASE_AUTHFILE)')
+	@bin/demo$(if $(FULL),-life) $(if $(JSON),-o json) $(if $(TINY),--tiny) $(if $(SOFT),--soft) $(if $(KEEP),--keep) $(if $(INSTALL_DIR),--install-dir '$(INSTALL_DIR)') $(if $(BASE_IMAGE),--base '$(BASE_IMAGE)') $(if $(BASE_CA),--base-ca '$(BASE_CA)') $(if $(BASE_AUTHFILE),--base-authfile '$(BASE_AUTHFILE)')
 
 .PHONY: build
 build: setup-build ## Put the binaries into bin/.
 	@mkdir -p bin bin/.linked
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/.linked/ ./cmd/dayone ./hack/demo ./hack/testnode/cmd/testnode
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/.linked/ ./cmd/dayone ./hack/testnode/cmd/testnode ./hack/demo$(if $(FULL),-life)
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/.linked/ ./cmd/dayone-daemon ./cmd/dayone-registry
 	@# A file that the linker wrote stays in the cache as huge pages, and a process that runs it counts them all as its own; a copy does not.
 	@install bin/.linked/* bin/

@@ -13,6 +13,8 @@ import (
 	"github.com/containers/buildah"
 	"github.com/containers/storage/pkg/unshare"
 	"golang.org/x/sys/unix"
+
+	_ "dayone.dev/dayone/build/buildahengine/children" // runs most of what InitReexec would, before main
 )
 
 // Names under which this program calls itself. The suffix comes from the library when it enters a user namespace.

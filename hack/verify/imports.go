@@ -30,7 +30,7 @@ const (
 var clusterRooms = []string{"build/optin", "build/buildcontroller", "bootstrap/handover", "bootstrap/gather",
 	"bootstrap/openshift/loopback", "bootstrap/registryimages", "manifests/clusterinstall",
 	"manifests/rendercontroller", "rebase/daemon", "rebase/drain", "rebase/fleet", "cmd", "hack/kube", "hack/e2e",
-	"hack/bench", "hack/demo"}
+	"hack/bench", "hack/demo-life"}
 
 // keptIn says which folders alone may import an outside package (and what lies below it).
 var keptIn = map[string][]string{
