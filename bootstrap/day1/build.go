@@ -37,30 +37,30 @@ type Sources struct {
 	Signatures func(ctx context.Context, image string) error
 }
 
-// buildImages builds the images of all pools.
-func buildImages(ctx context.Context, run *journal.Run, h Host, r *Registry, s Sources) (map[string]*build.Result,
-	error) {
+// buildImages builds the images of all pools. It returns what was asked for and the results, by pool.
+func buildImages(ctx context.Context, run *journal.Run, h Host, r *Registry, s Sources) (map[string]build.Request,
+	map[string]*build.Result, error) {
 	keys, err := r.Identity.Keys()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pools := BuiltHere(h.In)
-	results := make([]build.Result, len(pools))
+	asked, results := make([]build.Request, len(pools)), make([]build.Result, len(pools))
 	var work []func() error
 	for i, p := range pools {
 		work = append(work, func() (err error) {
-			results[i], err = buildImage(ctx, run, h, r, s, p, keys)
+			asked[i], results[i], err = buildImage(ctx, run, h, r, s, p, keys)
 			return err
 		})
 	}
 	if err := inOrder(work, h.Together); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := map[string]*build.Result{}
+	requests, images := map[string]build.Request{}, map[string]*build.Result{}
 	for i, p := range pools {
-		out[p.Name] = &results[i]
+		requests[p.Name], images[p.Name] = asked[i], &results[i]
 	}
-	return out, nil
+	return requests, images, nil
 }
 
 func inOrder(work []func() error, together bool) error {
@@ -76,24 +76,23 @@ func inOrder(work []func() error, together bool) error {
 }
 
 func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s Sources,
-	p preflight.Pool, keys *sign.Keys) (build.Result, error) {
-	return journal.Do(ctx, run, journal.Step[build.Result]{Name: buildPhase(p.Name),
-		Inputs: func() (any, error) {
-			request, err := NewRequest(h, r, s, p)
-			if err != nil {
+	p preflight.Pool, keys *sign.Keys) (request build.Request, built build.Result, err error) {
+	built, err = journal.Do(ctx, run, journal.Step[build.Result]{Name: buildPhase(p.Name),
+		Inputs: func() (_ any, err error) {
+			if request, err = NewRequest(h, r, s, p); err != nil {
 				return nil, err
 			}
 			return request.Address()
 		},
 		Work: func(ctx context.Context) (build.Result, error) {
-			request, err := NewRequest(h, r, s, p)
+			builder, err := newBuilder(h, p.Name, keys)
 			if err != nil {
 				return build.Result{}, err
 			}
-			out, err := carryOut(ctx, h, p.Name, request, keys)
+			out, err := builder.Build(ctx, request)
 			if s.Signatures != nil && build.BaseRefused(err) { // it may have been signed since it was copied
 				copied := s.Signatures(ctx, request.BaseName)
-				if out, err = carryOut(ctx, h, p.Name, request, keys); err != nil && copied != nil {
+				if out, err = builder.Build(ctx, request); err != nil && copied != nil {
 					h.Log.WithError(copied).WithField("image", request.BaseName).Warn("signatures cannot be copied")
 				}
 			}
@@ -110,18 +109,10 @@ func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s So
 			return keys.Sign(ctx, r.signed(built.Reference, p))
 		},
 	})
+	return request, built, err
 }
 
-// carryOut builds with an engine whose storage is in the state directory. Builds that run at the same time have one
-// each.
-func carryOut(ctx context.Context, h Host, pool string, request build.Request, keys *sign.Keys) (*build.Result, error) {
-	builder, err := newBuilder(h, pool, keys)
-	if err != nil {
-		return nil, err
-	}
-	return builder.Build(ctx, request)
-}
-
+// newBuilder has an engine whose storage is in the state directory. Builds that run at the same time have one each.
 func newBuilder(h Host, pool string, keys *sign.Keys) (*build.Builder, error) {
 	dir := h.Path(buildDir)
 	if h.Together {
@@ -209,12 +200,9 @@ func Outcome[F any](h Host, l Layered[F]) (handover.Outcome, error) {
 		Grounds: map[string]string{}, Repositories: map[string]string{}, Nodes: map[string]int{},
 		HandOver: h.In.Sidecar.Config.HandOver, FinalCA: string(h.In.RegistryCA),
 		ClusterRegistry: h.In.Sidecar.Config.Registry.Name}
+	var err error
 	for _, p := range BuiltHere(h.In) {
-		request, err := NewRequest(h, l.Registry, l.Sources, p)
-		if err != nil {
-			return out, err
-		}
-		if out.Grounds[p.Name], err = request.Ground(); err != nil {
+		if out.Grounds[p.Name], err = l.Requests[p.Name].Ground(); err != nil {
 			return out, err
 		}
 		out.Repositories[p.Name] = p.Repository

@@ -29,9 +29,9 @@ type Finisher interface {
 type Layered[F any] struct {
 	Registry *Registry
 	First    F
-	Sources  Sources
-	// Images are the results of the builds by pool.
-	Images map[string]*build.Result
+	// Requests are those of the builds, Images their results, by pool.
+	Requests map[string]build.Request
+	Images   map[string]*build.Result
 }
 
 // Rendered is what the nodes will be.
@@ -60,11 +60,11 @@ func Run[F any](ctx context.Context, run *journal.Run, h Host, renderer Renderer
 	if err != nil {
 		return err
 	}
-	images, err := buildImages(ctx, run, h, registry, sources)
+	requests, images, err := buildImages(ctx, run, h, registry, sources)
 	if err != nil {
 		return err
 	}
-	layered := Layered[F]{Registry: registry, First: first, Sources: sources, Images: images}
+	layered := Layered[F]{Registry: registry, First: first, Requests: requests, Images: images}
 	final, err := renderer.Final(ctx, run, layered)
 	if err != nil {
 		return err
