@@ -63,8 +63,8 @@ func day1(t *testing.T) string {
 	return ""
 }
 
-// bareRoots installs deb and rpm in a Debian without anything but its essential packages: no Go, no checkout, no crun,
-// no ostree, no systemd that runs.
+// bareRoots installs the deb in a Debian and the rpm in a Fedora-like root, without anything but the essential packages:
+// no Go, no checkout, no crun, no ostree, no systemd that runs.
 func bareRoots(t *testing.T, out string) {
 	root := bareDebian(t)
 	base, err := baseimage.Ensure(t.Context(), baseimage.Debian, "")
@@ -86,26 +86,35 @@ func bareRoots(t *testing.T, out string) {
 		in(t, "dpkg -r dayone")
 		assert.NoFileExists(t, filepath.Join(root, "usr/bin/dayone"))
 	})
-	// There are no packages of Fedora here: rpm itself, Debian's, unpacks into the root, runs the scripts there and
-	// verifies what it wrote.
+	// There are no packages of Fedora here: the root is Debian's that says it is Fedora, without dpkg's records. dnf and
+	// rpm resolve, unpack into it, run the scripts there and verify what they wrote, as they would on Fedora.
 	t.Run("rpm", func(t *testing.T) {
+		require.NoError(t, os.RemoveAll(filepath.Join(root, "var/lib/dpkg")))
+		require.NoError(t, os.Remove(filepath.Join(root, "etc/os-release"))) // a link
+		require.NoError(t, os.WriteFile(filepath.Join(root, "etc/os-release"), []byte(fedora), 0o644))
 		machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-		rpm := func(args ...string) string {
+		host := func(name string, args ...string) string {
 			t.Helper()
-			said, err := exec.CommandContext(t.Context(), "rpm", append([]string{"--root", root}, args...)...).CombinedOutput()
+			said, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 			require.NoError(t, err, string(said))
 			return string(said)
 		}
-		rpm("--install", "--nodeps", filepath.Join(out, "dayone-0.1.0-1."+machine+".rpm"))
-		assert.Empty(t, rpm("--verify", "dayone"), "files are as the package has them")
-		assert.Contains(t, rpm("--query", "--list", "dayone"), "/usr/lib/systemd/system/dayone-bootstrap.service")
+		dnf := []string{"--assumeyes", "--installroot=" + root, "--releasever=42", "--setopt=reposdir=/nowhere",
+			"--setopt=cachedir=" + t.TempDir()}
+		host("dnf", append(dnf, "install", filepath.Join(out, "dayone-0.1.0-1."+machine+".rpm"))...)
+		assert.Empty(t, host("rpm", "--root", root, "--verify", "dayone"), "files are as the package has them")
+		assert.Contains(t, host("rpm", "--root", root, "--query", "--list", "dayone"),
+			"/usr/lib/systemd/system/dayone-bootstrap.service")
 		said := in(t, "rm -rf /cluster /var/lib/dayone\n"+day1(t))
 		assert.Contains(t, said, `"version": "`+version+`"`)
 		assert.Regexp(t, `(?m)^done +build-master`, said)
-		rpm("--erase", "dayone")
+		host("dnf", append(dnf, "remove", "dayone")...)
 		assert.NoFileExists(t, filepath.Join(root, "usr/bin/dayone"))
 	})
 }
+
+// fedora is how that distribution names itself (os-release(5)).
+const fedora = "NAME=\"Fedora Linux\"\nID=fedora\nVERSION_ID=42\nPRETTY_NAME=\"Fedora Linux 42\"\n"
 
 // bareDebian is a root of Debian's essential packages, made once.
 func bareDebian(t *testing.T) string {
