@@ -219,7 +219,7 @@ func TestPlansOfWrongInput(t *testing.T) {
 			"kubectl get nodes,machineconfigpools"},
 		{"a moment", []string{"--dir", good, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
 		{"a form", []string{"--dir", good, "-o", "xml"}, cli.ExitUsage, "text, json or yaml"},
-		{"an argument", []string{good}, cli.ExitUsage, "unknown command"},
+		{"an argument", []string{good}, cli.ExitUsage, "type: dayone plan [flags]"},
 		{"an earlier directory that is bad", []string{"--dir", good, "--from",
 			installDir(t, "install-config.yaml:   flow:=>  flwo:")}, cli.ExitRefused, "flwo"},
 	} {

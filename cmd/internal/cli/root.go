@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -84,10 +85,16 @@ func markUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {
 			err := check(c, args)
-			if err != nil && c.HasAvailableSubCommands() && len(args) > 0 {
+			switch {
+			case err == nil:
+				return nil
+			case c.HasAvailableSubCommands() && len(args) > 0:
 				return unknownCommand(c, args[0])
+			case len(args) == 0:
+				return Usagef("an argument is missing; type: %s", c.UseLine())
+			default:
+				return Usagef("the wrong number of arguments: %s; type: %s", strings.Join(args, " "), c.UseLine())
 			}
-			return usage(err)
 		}
 	}
 	for _, sub := range cmd.Commands() {
