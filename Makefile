@@ -59,6 +59,9 @@ test: setup-test build kube-build ## Set up everything, verify, and run all test
 # Linkers and tests collect garbage a quarter as often as is Go's default: a sixth less processor time.
 test-all test-fast: export GOGC := 400
 
+# What tests link of dayone's programs they link once for the whole run (hack/program).
+test-all: export DAYONE_TEST_RUN := $(shell date +%s.%N)
+
 # More packages at a time than processors, for the reason above. What go test would vet, verify vets.
 .PHONY: test-all
 test-all:
