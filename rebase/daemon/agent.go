@@ -109,6 +109,7 @@ type edges struct {
 type Agent struct {
 	node    string
 	wake    <-chan struct{}
+	bell    bell
 	kubelet kubeletWatch
 	replica *replicating
 	bootID  func() (string, error)
@@ -164,18 +165,18 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMetrics(o)
+	m, b := newMetrics(o), newBell()
 	e := edges{
 		root: o.Root, deployer: o.Deployer, services: o.Services, configs: o.Cluster,
 		record: recordWriter{node: o.Node, cluster: o.Cluster, metrics: m},
-		events: newTeller(o), signs: newSigns(o),
+		events: newTeller(o), signs: newSigns(o, b),
 		trust: clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log,
 			synced: &syncedTrust{}},
 		account: &registryAccount{root: o.Root, node: o.Node, log: o.Log},
 		drift: &driftDetector{root: o.Root, deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
-			log: o.Log},
-		prefetch:    newPrefetcher(o, m),
-		pins:        newPinning(o),
+			log: o.Log, bell: b},
+		prefetch:    newPrefetcher(o, m, b),
+		pins:        newPinning(o, b),
 		metrics:     m,
 		checkStaged: o.CheckStaged, verify: o.Verify, healthy: o.Healthy, now: o.Now, log: o.Log, verbosity: o.Verbosity,
 		userspace: userspace.Node{Root: o.Root, Run: o.Run},
@@ -184,7 +185,7 @@ func New(o Options) (*Agent, error) {
 	if o.Wake != nil {
 		e.idlePause = wokenInterval
 	}
-	return &Agent{node: o.Node, wake: o.Wake, kubelet: kubeletWatch{o.KubeletHealthz, o.KubeletInterval},
+	return &Agent{node: o.Node, wake: o.Wake, bell: b, kubelet: kubeletWatch{o.KubeletHealthz, o.KubeletInterval},
 		bootID: o.BootID, edges: e, replica: newReplicating(RegistryOptions{Node: o.Node, Cluster: o.Cluster,
 			Root: o.Root, Log: o.Log}, o.Now),
 		journal: journalFile(filepath.Join(o.Root, JournalPath)),
@@ -193,7 +194,7 @@ func New(o Options) (*Agent, error) {
 
 // Run works until ctx ends. Wherever it ends, another process goes on.
 func (a *Agent) Run(ctx context.Context) error {
-	changed := a.edges.drift.watch(ctx)
+	a.edges.drift.watch(ctx)
 	defer a.edges.prefetch.stop()
 	defer a.edges.pins.stop()
 	go a.edges.signs.follow(ctx)
@@ -214,10 +215,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-a.wake:
-		case <-changed:
-		case <-a.edges.prefetch.changed:
-		case <-a.edges.pins.changed:
-		case <-a.edges.signs.changed:
+		case <-a.bell:
 		}
 		timer.Stop()
 	}

@@ -38,6 +38,7 @@ type driftDetector struct {
 	metrics *metrics
 	now     func() time.Time
 	log     *logrus.Entry
+	bell    bell
 
 	watcher *fsnotify.Watcher
 	mu      sync.Mutex
@@ -50,14 +51,13 @@ type driftDetector struct {
 
 // watch reports changes of what the node's config has on disk. Without the kernel's reports the disk is only compared
 // from time to time.
-func (d *driftDetector) watch(ctx context.Context) <-chan struct{} {
+func (d *driftDetector) watch(ctx context.Context) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		d.log.WithError(err).Warn("cannot watch the disk: drift is found with the next comparison")
-		return nil
+		return
 	}
 	d.watcher = w
-	out := make(chan struct{}, 1)
 	go func() {
 		defer w.Close()
 		later := time.NewTimer(quiet)
@@ -74,14 +74,10 @@ func (d *driftDetector) watch(ctx context.Context) <-chan struct{} {
 				later.Reset(quiet)
 			case <-later.C:
 				d.spoil()
-				select {
-				case out <- struct{}{}:
-				default:
-				}
+				d.bell.ring()
 			}
 		}
 	}()
-	return out
 }
 
 // spoil makes the next check compare the disk.

@@ -77,11 +77,11 @@ func leaveIdle(ctx context.Context, e *edges, in observed) {
 // node, and drops an image that no longer counts. What fails is logged and left: the update itself fetches what is
 // missing.
 func prefetch(ctx context.Context, e *edges, in observed) {
-	annotations := in.object.Annotations
-	if err := e.prefetch.follow(ctx, annotations[manifests.AnnotationPrefetch], in.record.CurrentImage); err != nil {
+	asked := in.object.Annotations[manifests.AnnotationPrefetch]
+	if err := e.prefetch.follow(ctx, asked, in.record.CurrentImage); err != nil {
 		e.log.WithError(err).Warn("prefetch failed")
 	}
-	if err := e.record.annotate(ctx, e.prefetch.answer(annotations)); err != nil {
+	if err := e.record.say(ctx, in.object.Annotations, e.prefetch.answer(asked)); err != nil {
 		e.log.WithError(err).Warn("cannot report the prefetch")
 	}
 }
@@ -89,7 +89,7 @@ func prefetch(ctx context.Context, e *edges, in observed) {
 // pin lets the node pull and keep the images of its pools' PinnedImageSets, and answers on the node.
 func pin(ctx context.Context, e *edges, in observed) {
 	e.pins.follow(ctx, in.object.Annotations)
-	if err := e.record.annotate(ctx, e.pins.answer(in.object.Annotations)); err != nil {
+	if err := e.record.say(ctx, in.object.Annotations, e.pins.answer()); err != nil {
 		e.log.WithError(err).Warn("cannot report the pinned images")
 	}
 }

@@ -48,8 +48,7 @@ type pinning struct {
 	sets   pinnedSets
 	now    func() time.Time
 	log    *logrus.Entry
-	// changed asks for a step: there is something to report.
-	changed chan struct{}
+	bell   bell
 	// end cancels the attempt under way and waits for its end; nil: there is none.
 	end func()
 
@@ -57,8 +56,8 @@ type pinning struct {
 	state pinState
 }
 
-func newPinning(o Options) *pinning {
-	return &pinning{pinner: o.Pinner, sets: o.Cluster, now: o.Now, log: o.Log, changed: make(chan struct{}, 1)}
+func newPinning(o Options, b bell) *pinning {
+	return &pinning{pinner: o.Pinner, sets: o.Cluster, now: o.Now, log: o.Log, bell: b}
 }
 
 // stop ends an attempt; another one goes on with what it has pulled.
@@ -88,21 +87,15 @@ func (p *pinning) follow(ctx context.Context, annotations map[string]string) {
 	p.mu.Lock()
 	p.state = pinState{asked: asked, known: true, current: p.state.current}
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, pinLimit)
-	over := make(chan struct{})
-	p.end = func() {
-		cancel()
-		<-over
-	}
-	go func() {
-		defer close(over)
+	p.end = background(ctx, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, pinLimit)
 		defer cancel()
 		generations, err := p.attempt(ctx, asked)
 		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return // one that was stopped goes on later
 		}
 		p.finish(generations, err)
-	}()
+	})
 }
 
 // attempt pins the images of sets and gives the generations that it saw.
@@ -149,31 +142,21 @@ func (p *pinning) finish(generations map[string]int64, failure error) {
 	} else {
 		p.log.WithField("sets", s.asked).Info("images pinned")
 	}
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
+	p.bell.ring()
 }
 
-// answer gives the changes of the node's annotations that report what is pinned, or why not.
-func (p *pinning) answer(annotations map[string]string) map[string]*string {
+// answer gives the node's annotations that report what is pinned, or why not; nil while there is nothing to say.
+func (p *pinning) answer() map[string]string {
 	s := p.look()
 	if !s.known || !s.done && s.failure == "" {
 		return nil
 	}
-	changes := map[string]*string{}
-	say := func(key, value string, holds bool) {
-		have, there := annotations[key]
-		switch {
-		case holds && (!there || have != value):
-			changes[key] = &value
-		case !holds && there:
-			changes[key] = nil
-		}
+	words := map[string]string{manifests.AnnotationPinnedImageSetsDone: "",
+		manifests.AnnotationPinnedImageSetsError: s.failure}
+	if s.done {
+		words[manifests.AnnotationPinnedImageSetsDone] = s.asked
 	}
-	say(manifests.AnnotationPinnedImageSetsDone, s.asked, s.done && s.asked != "")
-	say(manifests.AnnotationPinnedImageSetsError, s.failure, s.failure != "")
-	return changes
+	return words
 }
 
 // report adds to a status what the API has for pinned images, once the node was asked for some.

@@ -47,8 +47,7 @@ type prefetcher struct {
 	bytesPerSecond int64
 	metrics        *metrics
 	log            *logrus.Entry
-	// changed asks for a step: there is something to report.
-	changed chan struct{}
+	bell           bell
 	// end cancels the transfer under way and waits for its end; nil: there is none.
 	end      func()
 	transfer *deploy.Transfer
@@ -58,9 +57,9 @@ type prefetcher struct {
 	read bool
 }
 
-func newPrefetcher(o Options, m *metrics) *prefetcher {
+func newPrefetcher(o Options, m *metrics, b bell) *prefetcher {
 	return &prefetcher{path: filepath.Join(o.Root, PrefetchPath), deployer: o.Deployer, verify: o.Verify,
-		bytesPerSecond: o.PrefetchBytesPerSecond, metrics: m, log: o.Log, changed: make(chan struct{}, 1)}
+		bytesPerSecond: o.PrefetchBytesPerSecond, metrics: m, log: o.Log, bell: b}
 }
 
 // load gives the note, which another process of the agent may have left. One that cannot be read names no image.
@@ -156,24 +155,16 @@ func (p *prefetcher) start(ctx context.Context, fetcher deploy.Fetcher, image de
 	p.transfer = &deploy.Transfer{}
 	p.metrics.prefetches(p.transfer)
 	p.log.WithField("image", image.String()).Info("prefetching the image")
-	ctx, cancel := context.WithCancel(ctx)
-	over := make(chan struct{})
-	p.end = func() {
-		cancel()
-		<-over
-	}
-	fetched := make(chan error, 1)
 	o := deploy.FetchOptions{BytesPerSecond: p.bytesPerSecond, Transfer: p.transfer}
-	go func() { fetched <- p.fetchPatiently(ctx, fetcher, image, o) }()
-	go func() {
-		defer close(over)
-		defer cancel()
+	p.end = background(ctx, func(ctx context.Context) {
+		fetched := make(chan error, 1)
+		go func() { fetched <- p.fetchPatiently(ctx, fetcher, image, o) }()
 		tick := time.NewTicker(reportInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				p.wakeLoop()
+				p.bell.ring()
 				continue
 			case err := <-fetched:
 				if err == nil || ctx.Err() == nil { // one that was stopped goes on later
@@ -182,7 +173,7 @@ func (p *prefetcher) start(ctx context.Context, fetcher deploy.Fetcher, image de
 			}
 			return
 		}
-	}()
+	})
 }
 
 // finish notes how a transfer ended.
@@ -196,14 +187,7 @@ func (p *prefetcher) finish(image deploy.Image, failure error) {
 	if err := p.save(note); err != nil {
 		p.log.WithError(err).Warn("cannot note the prefetched image")
 	}
-	p.wakeLoop()
-}
-
-func (p *prefetcher) wakeLoop() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
+	p.bell.ring()
 }
 
 // fetchPatiently asks a registry that cannot be reached again. What the node's policy does not allow is not fetched.
@@ -221,28 +205,17 @@ func (p *prefetcher) fetchPatiently(ctx context.Context, fetcher deploy.Fetcher,
 	return last
 }
 
-// answer gives the changes of the node's annotations that report a prefetch that has ended, or take away the report of
-// another image.
-func (p *prefetcher) answer(annotations map[string]string) map[string]*string {
+// answer gives the node's annotations that report how the prefetch of the asked image has ended. They are empty for
+// another image, and while it is under way.
+func (p *prefetcher) answer(asked string) map[string]string {
+	words := map[string]string{manifests.AnnotationPrefetched: "", manifests.AnnotationPrefetchError: ""}
 	note := p.load()
-	answers := map[string]string{}
-	if asked := annotations[manifests.AnnotationPrefetch]; asked != "" && note.Image == asked {
-		if note.Fetched {
-			answers[manifests.AnnotationPrefetched] = note.Image
-		}
-		if note.Error != "" {
-			answers[manifests.AnnotationPrefetchError] = note.Error
-		}
+	if asked == "" || note.Image != asked {
+		return words
 	}
-	changes := map[string]*string{}
-	for _, key := range []string{manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError} {
-		have, there := annotations[key]
-		switch say, has := answers[key]; {
-		case has && have != say:
-			changes[key] = &say
-		case !has && there:
-			changes[key] = nil
-		}
+	words[manifests.AnnotationPrefetchError] = note.Error
+	if note.Fetched {
+		words[manifests.AnnotationPrefetched] = note.Image
 	}
-	return changes
+	return words
 }

@@ -15,10 +15,7 @@ const reportInterval = 5 * time.Second
 // left.
 func reportProgress(ctx context.Context, e *edges, n node, t *deploy.Transfer) (end func()) {
 	e.metrics.stages(t)
-	ctx, cancel := context.WithCancel(ctx)
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
+	return background(ctx, func(ctx context.Context) {
 		tick := time.NewTicker(reportInterval)
 		defer tick.Stop()
 		for {
@@ -32,11 +29,7 @@ func reportProgress(ctx context.Context, e *edges, n node, t *deploy.Transfer) (
 				_ = e.record.change(ctx, n, working(text)) // with the next tick
 			}
 		}
-	}()
-	return func() {
-		cancel()
-		<-over
-	}
+	})
 }
 
 // progress says how far a transfer is, and what for; empty while its size is not known.

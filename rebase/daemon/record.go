@@ -120,6 +120,21 @@ func (w recordWriter) change(ctx context.Context, n node, how func(*nodestate.Re
 	return nil
 }
 
+// say gives annotations of the node these values, and removes those whose value is empty. It writes those only that
+// have another one.
+func (w recordWriter) say(ctx context.Context, have, words map[string]string) error {
+	changes := map[string]*string{}
+	for key, word := range words {
+		switch was, there := have[key]; {
+		case word != "" && was != word:
+			changes[key] = &word
+		case word == "" && there:
+			changes[key] = nil
+		}
+	}
+	return w.annotate(ctx, changes)
+}
+
 // annotate sets annotations of the node, or removes those that are nil.
 func (w recordWriter) annotate(ctx context.Context, changes map[string]*string) error {
 	if len(changes) == 0 {

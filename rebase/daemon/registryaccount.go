@@ -43,8 +43,8 @@ func (a *registryAccount) follow(ctx context.Context, w recordWriter, n node) (e
 		a.log.Info("the node has another account at the registries of the control plane")
 	}
 	word, err := poolaccounts.Annotation(a.own.Word())
-	if err != nil || word == n.object.Annotations[manifests.AnnotationRegistryKey] {
+	if err != nil {
 		return err
 	}
-	return w.annotate(ctx, map[string]*string{manifests.AnnotationRegistryKey: &word})
+	return w.say(ctx, n.object.Annotations, map[string]string{manifests.AnnotationRegistryKey: word})
 }

@@ -170,15 +170,8 @@ func (r *replicating) say(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	have, there := n.Annotations[manifests.AnnotationRegistry]
-	if have != text || there && text == "" {
-		change := &text
-		if text == "" {
-			change = nil
-		}
-		if err := r.record.annotate(ctx, map[string]*string{manifests.AnnotationRegistry: change}); err != nil {
-			return err
-		}
+	if err := r.record.say(ctx, n.Annotations, map[string]string{manifests.AnnotationRegistry: text}); err != nil {
+		return err
 	}
 	r.silent = text == ""
 	return nil

@@ -42,8 +42,7 @@ type signs struct {
 	journal HostJournal // nil: nothing is read
 	path    string
 	log     *logrus.Entry
-	// changed asks for a step: somebody has logged in.
-	changed chan struct{}
+	bell    bell
 	// finalize is why the last finalization failed; read tells that it has been asked for.
 	finalize string
 	read     bool
@@ -53,9 +52,8 @@ type signs struct {
 	login string
 }
 
-func newSigns(o Options) *signs {
-	return &signs{journal: o.HostJournal, path: filepath.Join(o.Root, loginsPath), log: o.Log,
-		changed: make(chan struct{}, 1)}
+func newSigns(o Options, b bell) *signs {
+	return &signs{journal: o.HostJournal, path: filepath.Join(o.Root, loginsPath), log: o.Log, bell: b}
 }
 
 // follow notes logins until ctx ends.
@@ -88,10 +86,7 @@ func (s *signs) loggedIn(cursor string) {
 	s.mu.Lock()
 	s.login = cursor
 	s.mu.Unlock()
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	s.bell.ring()
 }
 
 // show brings what the host's journal says onto the node. It is for others: what fails is logged and tried again.
@@ -116,16 +111,11 @@ func (s *signs) showFinalize(ctx context.Context, e *edges, n node) error {
 	}
 	var r nodestate.Record
 	r.SetReason(said)
-	changes := map[string]*string{}
-	had, there := n.object.Annotations[manifests.AnnotationFinalizeFailure]
-	switch {
-	case r.Reason == "" && there:
-		changes[manifests.AnnotationFinalizeFailure] = nil
-	case r.Reason != "" && had != r.Reason:
+	if r.Reason != "" && r.Reason != n.object.Annotations[manifests.AnnotationFinalizeFailure] {
 		e.events.tell(ctx, n, occasion{reason: "FailedFinalization", warning: true, message: r.Reason})
-		changes[manifests.AnnotationFinalizeFailure] = &r.Reason
 	}
-	if err := e.record.annotate(ctx, changes); err != nil {
+	words := map[string]string{manifests.AnnotationFinalizeFailure: r.Reason}
+	if err := e.record.say(ctx, n.object.Annotations, words); err != nil {
 		return err
 	}
 	s.finalize, s.read = r.Reason, true
@@ -140,11 +130,9 @@ func (s *signs) showLogins(ctx context.Context, e *edges, n node) error {
 	if cursor == "" {
 		return nil
 	}
-	if n.object.Annotations[manifests.AnnotationSSH] != manifests.SSHAccessed {
-		value := manifests.SSHAccessed
-		if err := e.record.annotate(ctx, map[string]*string{manifests.AnnotationSSH: &value}); err != nil {
-			return err
-		}
+	words := map[string]string{manifests.AnnotationSSH: manifests.SSHAccessed}
+	if err := e.record.say(ctx, n.object.Annotations, words); err != nil {
+		return err
 	}
 	if err := nodedisk.WriteFile(s.path, []byte(cursor), 0o600); err != nil {
 		return err

@@ -26,10 +26,8 @@ func uncordoning(ctx context.Context, e *edges, in observed) (outcome, error) {
 	if in.record.DesiredDrain != "" {
 		e.events.tell(ctx, in.node, in.of(eventUncordon, "the node has %s, and pods may come again", in.current.Target()))
 	}
-	if _, found := in.object.Annotations[manifests.AnnotationForced]; found {
-		if err := e.record.annotate(ctx, map[string]*string{manifests.AnnotationForced: nil}); err != nil {
-			return outcome{}, err
-		}
+	if err := e.record.say(ctx, in.object.Annotations, map[string]string{manifests.AnnotationForced: ""}); err != nil {
+		return outcome{}, err
 	}
 	e.events.tell(ctx, in.node, in.of(eventNodeDone, "the node has %s", in.current.Target()))
 	e.metrics.updated(in.current.Config.Name, nil)
