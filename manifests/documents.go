@@ -2,12 +2,10 @@ package manifests
 
 import (
 	"cmp"
-	"errors"
 
 	"go.yaml.in/yaml/v3"
 	kyaml "sigs.k8s.io/yaml"
 
-	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -22,24 +20,13 @@ type Document struct {
 
 // Documents cuts a file into its documents and leaves out empty ones. The error is a report.
 func Documents(raw []byte, name string, o ReadOptions) ([]Document, error) {
-	if err := installconfig.RefuseUTF16(raw, name, true); err != nil {
-		return nil, err
-	}
-	docs, err := split(raw)
+	docs, err := cut(raw, name, true)
 	if err != nil {
-		at := Origin{File: name}
-		var where *lineError
-		if errors.As(err, &where) {
-			at.Line = where.line
-		}
-		return nil, syntaxFinding(err, at)
+		return nil, err
 	}
 	var out []Document
 	var bad report.Report
 	for _, doc := range docs {
-		if doc.blank() {
-			continue
-		}
 		d := Document{JSON: doc.raw, Origin: Origin{File: name, Document: len(out) + 1, Line: doc.line}}
 		place := d.Origin.At("", "too-large")
 		place.Next = "divide the file, or the object: the cluster takes 1.5 MiB"

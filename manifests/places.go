@@ -110,24 +110,16 @@ func Locate(file []byte, f *report.Finding) {
 		return
 	}
 	docs, err := split(file)
-	if err != nil {
+	at := max(f.Document, 1) - 1
+	if err != nil || at >= len(docs) {
 		return
 	}
-	count := 0
-	for _, doc := range docs {
-		if doc.blank() {
-			continue
-		}
-		if count++; count != max(f.Document, 1) {
-			continue
-		}
-		n := doc.node()
-		if n == nil || f.Line != 0 && f.Line != doc.line {
-			return
-		}
-		if line, column, ok := strict.Place(n, f.Path, f.Rule == RuleUnknownField); ok {
-			f.Line, f.Column = doc.line+line-1, column
-		}
+	doc := docs[at]
+	n := doc.node()
+	if n == nil || f.Line != 0 && f.Line != doc.line {
 		return
+	}
+	if line, column, ok := strict.Place(n, f.Path, f.Rule == RuleUnknownField); ok {
+		f.Line, f.Column = doc.line+line-1, column
 	}
 }

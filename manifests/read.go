@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 
-	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 )
 
@@ -118,26 +117,14 @@ func Read(raw []byte, name string, o ReadOptions) (*Set, error) {
 }
 
 func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]map[string]kind) error {
-	if err := installconfig.RefuseUTF16(raw, name, len(o.Extensions) > 0); err != nil {
-		return err
-	}
-	docs, err := split(raw)
+	docs, err := cut(raw, name, len(o.Extensions) > 0)
 	if err != nil {
-		at := Origin{File: name}
-		var where *lineError
-		if errors.As(err, &where) {
-			at.Line = where.line
-		}
-		return syntaxFinding(err, at)
+		return err
 	}
 	limit := cmp.Or(o.MaxDocuments, DefaultMaxDocuments)
 	var bad report.Report
-	count := 0
-	for _, doc := range docs {
-		if doc.blank() {
-			continue
-		}
-		count++
+	for i, doc := range docs {
+		count := i + 1
 		if count > limit {
 			place := report.Finding{File: name, Line: doc.line, Rule: "too-many-documents", Next: "divide the file"}
 			bad.Errorf(place, "the file holds more than %d documents", limit)

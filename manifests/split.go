@@ -3,8 +3,12 @@ package manifests
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"unicode"
+
+	"dayone.dev/dayone/installconfig"
 )
 
 // document is one YAML or JSON document of a file.
@@ -14,8 +18,26 @@ type document struct {
 	json bool
 }
 
+// cut is split for a file that findings name; strict is that of installconfig.RefuseUTF16.
+func cut(raw []byte, name string, strict bool) ([]document, error) {
+	if err := installconfig.RefuseUTF16(raw, name, strict); err != nil {
+		return nil, err
+	}
+	docs, err := split(raw)
+	if err != nil {
+		at := Origin{File: name}
+		var where *lineError
+		if errors.As(err, &where) {
+			at.Line = where.line
+		}
+		return nil, syntaxFinding(err, at)
+	}
+	return docs, nil
+}
+
 // split cuts a file into its documents: JSON values one after the other, or YAML between lines that start with three
-// dashes. Such a line may carry white space or a comment, nothing else, as with Kubernetes' own readers.
+// dashes. Such a line may carry white space or a comment, nothing else, as with Kubernetes' own readers. Documents that
+// hold nothing are left out.
 func split(raw []byte) ([]document, error) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	trimmed := bytes.TrimLeftFunc(raw, unicode.IsSpace)
@@ -64,7 +86,7 @@ func splitYAML(raw []byte) ([]document, error) {
 		}
 		pos = next
 	}
-	return append(docs, document{raw: raw[start:], line: startLine}), nil
+	return slices.DeleteFunc(append(docs, document{raw: raw[start:], line: startLine}), document.blank), nil
 }
 
 // lineError is a syntax error with its line in the file.
