@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/appendengine"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/transfer"
 )
 
@@ -63,14 +63,9 @@ func newCourier(o Options, scratch string) (courier, error) {
 	if n := len(o.Plan.Set.ControllerConfigs); n > 0 {
 		pem = append(pem, o.Plan.Set.ControllerConfigs[n-1].Object.Spec.AdditionalTrustBundle...)
 	}
-	if len(pem) == 0 {
-		return c, nil
-	}
-	c.ca = filepath.Join(scratch, "ca.crt")
-	if err := os.WriteFile(c.ca, pem, 0o600); err != nil {
-		return c, fmt.Errorf("write CAs of the final registries: %w", err)
-	}
-	return c, nil
+	var err error
+	c.ca, err = credentials.File(scratch, "ca.crt", pem)
+	return c, err
 }
 
 // auth writes the credentials of a Secret of the plan; "" is anonymous.
@@ -86,11 +81,7 @@ func (c courier) auth(secret string) (string, error) {
 			return "", fatal{fmt.Errorf("read Secret %s: %w", secret, err)}
 		}
 	}
-	file := filepath.Join(c.scratch, "auth-"+secret+".json")
-	if err := os.WriteFile(file, auth, 0o600); err != nil {
-		return "", fmt.Errorf("write credentials: %w", err)
-	}
-	return file, nil
+	return credentials.File(c.scratch, "auth-"+secret+".json", auth)
 }
 
 // client reaches the final registry of an image.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 	"dayone.dev/dayone/build/appendengine"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/transfer"
 )
 
@@ -43,11 +43,8 @@ func CheckRegistries(ctx context.Context, in *Input) ([]Probe, error) {
 	}
 	defer os.RemoveAll(scratch)
 	c := prober{scratch: scratch}
-	if ca := slices.Concat(in.RegistryCA, in.Nodes.TrustBundle); len(ca) > 0 {
-		c.caFile = filepath.Join(scratch, "ca.pem")
-		if err := os.WriteFile(c.caFile, ca, 0o600); err != nil {
-			return nil, fmt.Errorf("write CAs of the registries: %w", err)
-		}
+	if c.caFile, err = credentials.File(scratch, "ca.pem", slices.Concat(in.RegistryCA, in.Nodes.TrustBundle)); err != nil {
+		return nil, err
 	}
 	for i, p := range in.Pools {
 		if in.Sidecar.Config.InCluster() {
@@ -103,28 +100,16 @@ func (c *prober) try(at report.Finding, probe Probe, attempt func(*Probe) error)
 
 // client reaches a registry with the content of a Secret.
 func (c *prober) client(auth []byte) (*appendengine.Client, error) {
-	file, err := c.authFile(auth)
+	file, err := credentials.File(c.scratch, "auth.json", auth)
 	if err != nil {
 		return nil, err
 	}
 	return appendengine.NewClient(appendengine.Access{UserAgent: "dayone-probe", CAFile: c.caFile, AuthFile: file})
 }
 
-// authFile writes the content of a Secret for clients; "" without one.
-func (c *prober) authFile(auth []byte) (string, error) {
-	if auth == nil {
-		return "", nil
-	}
-	file := filepath.Join(c.scratch, "auth.json")
-	if err := os.WriteFile(file, auth, 0o600); err != nil {
-		return "", fmt.Errorf("write credentials: %w", err)
-	}
-	return file, nil
-}
-
 // find reads the base image's manifest as the bootstrap host will: at its mirrors first.
 func (c *prober) find(ctx context.Context, auth []byte, image string, conf []byte) error {
-	file, err := c.authFile(auth)
+	file, err := credentials.File(c.scratch, "auth.json", auth)
 	if err != nil {
 		return err
 	}

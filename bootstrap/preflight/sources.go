@@ -3,10 +3,7 @@ package preflight
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-
-	"github.com/google/renameio/v2"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/manifests"
@@ -102,19 +99,12 @@ func (s Sources) Access(own build.Access, dir, name string) (a build.Access, reg
 	if err != nil {
 		return a, "", err
 	}
-	for _, f := range []struct {
-		end     string
-		content []byte
-		file    *string
-	}{{"-auth.json", auth, &a.AuthFile}, {"-ca.pem", slices.Concat(ownCA, s.CA), &a.CAFile},
-		{"-registries.conf", s.RegistriesConf, &registriesConf}} {
-		if len(f.content) == 0 {
-			continue
-		}
-		*f.file = filepath.Join(dir, name+f.end)
-		if err := renameio.WriteFile(*f.file, f.content, 0o600); err != nil {
-			return a, "", fmt.Errorf("write how a build reaches registries: %w", err)
-		}
+	if a.AuthFile, err = credentials.File(dir, name+"-auth.json", auth); err != nil {
+		return a, "", err
 	}
-	return a, registriesConf, nil
+	if a.CAFile, err = credentials.File(dir, name+"-ca.pem", slices.Concat(ownCA, s.CA)); err != nil {
+		return a, "", err
+	}
+	registriesConf, err = credentials.File(dir, name+"-registries.conf", s.RegistriesConf)
+	return a, registriesConf, err
 }

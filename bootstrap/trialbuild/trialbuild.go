@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/transfer"
 )
 
@@ -275,9 +276,9 @@ func buildTwice(ctx context.Context, request build.Request, o Options) (*Outcome
 func push(ctx context.Context, pool preflight.Pool, from transfer.Endpoint, o Options) error {
 	auth, spec := o.PushAuthFile, pool.MachineOSConfig.Object.Spec
 	if auth == "" {
-		auth = filepath.Join(o.StateDir, "final-auth.json")
-		if err := os.WriteFile(auth, pool.PushAuth, 0o600); err != nil {
-			return fmt.Errorf("write push credentials: %w", err)
+		var err error
+		if auth, err = credentials.File(o.StateDir, "final-auth.json", pool.PushAuth); err != nil {
+			return err
 		}
 	}
 	to := transfer.Endpoint{Reference: "docker://" + string(spec.RenderedImagePushSpec), CAFile: o.PushCAFile,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -18,6 +17,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/transfer"
 )
 
@@ -132,18 +132,11 @@ func (r Registries) Sign(ctx context.Context, reference string, key *sign.Key, f
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	at := transfer.Endpoint{Reference: reference}
-	for _, f := range []struct {
-		name    string
-		content []byte
-		use     *string
-	}{{"auth.json", access.Auth, &at.AuthFile}, {"ca.crt", access.CA, &at.CAFile}} {
-		if len(f.content) == 0 {
-			continue
-		}
-		*f.use = filepath.Join(dir, f.name)
-		if err := os.WriteFile(*f.use, f.content, 0o600); err != nil {
-			return fmt.Errorf("write credentials: %w", err)
-		}
+	if at.AuthFile, err = credentials.File(dir, "auth.json", access.Auth); err != nil {
+		return err
+	}
+	if at.CAFile, err = credentials.File(dir, "ca.crt", access.CA); err != nil {
+		return err
 	}
 	image := sign.Image{Endpoint: at, Repository: installconfig.Repository(reference)}
 	err = attest(ctx, image, key, from)

@@ -16,6 +16,7 @@ import (
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/sbom"
+	"dayone.dev/dayone/registry/credentials"
 )
 
 // EngineOptions are what the worker asks of an engine.
@@ -115,26 +116,15 @@ func (t task) prepare(dir string) (build.Request, error) {
 		return build.Request{}, fmt.Errorf("make directory for credentials: %w", err)
 	}
 	r := t.Request
-	files := []struct {
-		name    string
-		content []byte
-		to      *string
-	}{
-		{"auth.json", t.Auth, &r.Registry.AuthFile},
-		{"ca.crt", t.CA, &r.Registry.CAFile},
-		{"registries.conf", registriesOf(r.Config), &r.Options.RegistriesConf},
+	var err error
+	if r.Registry.AuthFile, err = credentials.File(dir, "auth.json", t.Auth); err != nil {
+		return build.Request{}, err
 	}
-	for _, f := range files {
-		if len(f.content) == 0 {
-			continue
-		}
-		path := filepath.Join(dir, f.name)
-		if err := os.WriteFile(path, f.content, 0o600); err != nil {
-			return build.Request{}, fmt.Errorf("write %s: %w", f.name, err)
-		}
-		*f.to = path
+	if r.Registry.CAFile, err = credentials.File(dir, "ca.crt", t.CA); err != nil {
+		return build.Request{}, err
 	}
-	return r, nil
+	r.Options.RegistriesConf, err = credentials.File(dir, "registries.conf", registriesOf(r.Config))
+	return r, err
 }
 
 // environment is the engine's: proxies for its own pulls, and that the user namespace is there already, which the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -113,6 +114,16 @@ func Write(path string, raw []byte) (err error) {
 		return fmt.Errorf("write registry credentials: %w", err)
 	}
 	return nil
+}
+
+// File writes what a client reaches a registry with, an auth file or CAs, into a file of a directory. Only its owner can
+// read it. Empty content needs no file: path is empty then.
+func File(dir, name string, content []byte) (path string, err error) {
+	if len(content) == 0 {
+		return "", nil
+	}
+	path = filepath.Join(dir, name)
+	return path, Write(path, content)
 }
 
 // Sensitive lists the texts of an auth file that must not appear in logs, in each form that they take.

@@ -110,6 +110,21 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, credentials.Account{Username: "u", Password: "p:q"}, account)
 }
 
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	path, err := credentials.File(dir, "ca.crt", []byte("a CA"))
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(dir, "ca.crt"), path)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	path, err = credentials.File(dir, "auth.json", nil)
+	require.NoError(t, err)
+	assert.Empty(t, path, "anonymous clients have no file")
+	_, err = credentials.File(filepath.Join(dir, "none"), "auth.json", []byte("{}"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
 func TestSensitive(t *testing.T) {
 	assert.ElementsMatch(t, []string{"dTpwOnE=", "u:p:q", "p:q", "plain", "token"}, credentials.Sensitive([]byte(
 		`{"auths":{"a":{"auth":"dTpwOnE=","email":"e"},"b":{"username":"n","password":"plain","identitytoken":"token"}}}`)))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -154,22 +153,20 @@ func Stored(ctx context.Context, c client.Reader, namespace string, b *mcfgv1.Ma
 	defer os.RemoveAll(dir)
 	access := appendengine.Access{CAFile: r.CAFile, AuthFile: r.AuthFile}
 	if access.AuthFile == "" {
-		access.AuthFile = filepath.Join(dir, "auth.json")
 		auth, err := pushSecret(ctx, c, namespace, b)
 		if err == nil {
 			auth, err = credentials.ForName(auth, named, repository)
 		}
 		if err == nil {
-			err = credentials.Write(access.AuthFile, auth)
+			access.AuthFile, err = credentials.File(dir, "auth.json", auth)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w; or pass credentials with --registry-auth", err)
 		}
 	}
-	if bundle := trustBundle(ctx, c); access.CAFile == "" && len(bundle) > 0 {
-		access.CAFile = filepath.Join(dir, "ca.crt")
-		if err := os.WriteFile(access.CAFile, bundle, 0o600); err != nil {
-			return nil, fmt.Errorf("write trust bundle: %w", err)
+	if access.CAFile == "" {
+		if access.CAFile, err = credentials.File(dir, "ca.crt", trustBundle(ctx, c)); err != nil {
+			return nil, err
 		}
 	}
 	registry, err := appendengine.NewClient(access)
