@@ -196,16 +196,15 @@ func SigningSecret(id *Identity, basePolicy []byte) (*corev1.Secret, error) {
 
 // Outcome is what both flows hand over; a flow adds the objects and the nodes.
 func Outcome[F any](h Host, l Layered[F]) (handover.Outcome, error) {
-	out := handover.Outcome{Registry: l.Registry.Address, Platform: h.Platform, Built: l.Images,
-		Grounds: map[string]string{}, Repositories: map[string]string{}, Nodes: map[string]int{},
-		HandOver: h.In.Sidecar.Config.HandOver, FinalCA: string(h.In.RegistryCA),
+	out := handover.Outcome{Registry: l.Registry.Address, Platform: h.Platform, Built: map[string]handover.Built{},
+		Nodes: map[string]int{}, HandOver: h.In.Sidecar.Config.HandOver, FinalCA: string(h.In.RegistryCA),
 		ClusterRegistry: h.In.Sidecar.Config.Registry.Name}
-	var err error
 	for _, p := range BuiltHere(h.In) {
-		if out.Grounds[p.Name], err = l.Requests[p.Name].Ground(); err != nil {
+		ground, err := l.Requests[p.Name].Ground()
+		if err != nil {
 			return out, err
 		}
-		out.Repositories[p.Name] = p.Repository
+		out.Built[p.Name] = handover.Built{Result: l.Images[p.Name], Repository: p.Repository, Ground: ground}
 	}
 	return out, nil
 }

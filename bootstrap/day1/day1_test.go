@@ -152,10 +152,10 @@ func TestRun(t *testing.T) {
 
 	out, err := Outcome(h.Host, f.saw)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"master": "quay.example.com/ocp/master-os",
-		"infra": "quay.example.com/ocp/infra-os"}, out.Repositories)
-	assert.Len(t, out.Grounds, 2)
-	assert.NotEqual(t, out.Grounds["master"], out.Grounds["infra"])
+	require.Len(t, out.Built, 2)
+	assert.Equal(t, "quay.example.com/ocp/master-os", out.Built["master"].Repository)
+	assert.Equal(t, "quay.example.com/ocp/infra-os", out.Built["infra"].Repository)
+	assert.NotEqual(t, out.Built["master"].Ground, out.Built["infra"].Ground)
 
 	digest := f.saw.Images["master"].Digest
 	f = &flow{}

@@ -57,10 +57,9 @@ func outcome() handover.Outcome {
 				manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{
 					Name: manifests.PreBuiltComponentPrefix + "master"}}),
 				manifests.NewItem(&mcfgv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "97-master-generated-kubelet"}})}},
-		Built: map[string]*build.Result{"master": {Digest: digest, Address: strings.Repeat("a", 64),
-			Kernels: []string{"6.1.0"}}},
-		Grounds:      map[string]string{"master": strings.Repeat("b", 64)},
-		Repositories: map[string]string{"master": "quay.example.com/ocp/master-os"}}
+		Built: map[string]handover.Built{"master": {Repository: "quay.example.com/ocp/master-os",
+			Ground: strings.Repeat("b", 64), Result: &build.Result{Digest: digest, Address: strings.Repeat("a", 64),
+				Kernels: []string{"6.1.0"}}}}}
 }
 
 func secretNames(p *handover.Plan) []string {
@@ -117,7 +116,8 @@ func TestMakeWithOtherWords(t *testing.T) {
 	require.Len(t, p.Images, 1, "a base without a registry is not copied")
 
 	o = outcome()
-	o.Base, o.Repositories["master"] = "nobody.example.com/base@sha256:01", "nobody.example.com/master"
+	o.Base = "nobody.example.com/base@sha256:01"
+	o.Built["master"] = handover.Built{Result: o.Built["master"].Result, Repository: "nobody.example.com/master"}
 	o.Set.MachineOSConfigs = o.Set.MachineOSConfigs[:1]
 	p, err = handover.Make(o)
 	require.NoError(t, err)

@@ -108,11 +108,8 @@ type Outcome struct {
 	// Set is what was rendered last, and Result what came of it.
 	Set    *manifests.Set
 	Result *render.Result
-	// Built are the images by pool, Grounds their addresses without the rendered config, Repositories the final ones by
-	// pool.
-	Built        map[string]*build.Result
-	Grounds      map[string]string
-	Repositories map[string]string
+	// Built are the images by pool.
+	Built map[string]Built
 	// Nodes is how many nodes a pool must have; default 1 where an image was built.
 	Nodes map[string]int
 	// OSImageURL as in Pool, for all pools; Controllers and KeepTrust as in Plan.
@@ -125,6 +122,13 @@ type Outcome struct {
 	ClusterRegistry string
 	// HandOver is the user's policy.
 	HandOver installconfig.HandOver
+}
+
+// Built is an image that the bootstrap host has built.
+type Built struct {
+	*build.Result
+	// Repository is the final one, Ground the content address without the rendered config.
+	Repository, Ground string
 }
 
 // Make plans. It fails for what could never be handed over.
@@ -150,9 +154,8 @@ func Make(o Outcome) (*Plan, error) {
 	for _, filled := range o.Result.Pools {
 		nodes, known := o.Nodes[filled.Name]
 		pool := Pool{Name: filled.Name, Config: filled.Spec.Configuration.Name, Nodes: nodes}
-		if built := o.Built[pool.Name]; built != nil {
-			pool.Image, pool.Address, pool.Ground = o.Repositories[pool.Name]+"@"+built.Digest, built.Address,
-				o.Grounds[pool.Name]
+		if built, here := o.Built[pool.Name]; here {
+			pool.Image, pool.Address, pool.Ground = built.Repository+"@"+built.Digest, built.Address, built.Ground
 			pool.OSImageURL, pool.Kernels = o.OSImageURL, strings.Join(built.Kernels, ",")
 			if !known {
 				pool.Nodes = 1

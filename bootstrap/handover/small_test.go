@@ -73,9 +73,9 @@ func newSmallBehind(t *testing.T, front func(final string) string) *small {
 	require.NoError(t, err)
 	s.plan, err = handover.Make(handover.Outcome{Registry: s.boot.Addr, FinalCA: string(ca), Platform: platform,
 		Base: s.final.Addr + "/ocp/base-os@" + base, Set: set, Result: last,
-		Built:        map[string]*build.Result{"master": {Digest: image, Address: address, Kernels: []string{"6.1.0"}}},
-		Grounds:      map[string]string{"master": ground},
-		Repositories: map[string]string{"master": s.final.Addr + "/ocp/master-os"}, Nodes: map[string]int{"master": 2}})
+		Built: map[string]handover.Built{"master": {Repository: s.final.Addr + "/ocp/master-os", Ground: ground,
+			Result: &build.Result{Digest: image, Address: address, Kernels: []string{"6.1.0"}}}},
+		Nodes: map[string]int{"master": 2}})
 	require.NoError(t, err)
 	s.rendered, s.pool = last.Config("master"), s.plan.Pools[0]
 	return s
