@@ -69,7 +69,7 @@ test-all:
 
 # Each test of these packages boots nodes or starts a cluster: with -short none of it runs. Linking the packages would
 # take a quarter of test-fast.
-MACHINES := hack/e2e/(buildjob|coldstart|deployers|faultlab|incluster|kubeadm|nodeagent|openshift|upstream|wholesystem)
+MACHINES := hack/e2e/(buildjob|coldstart|deployers|faultlab|incluster|kubeadm|nodeagent|openshift|podimages|upstream|wholesystem)
 MACHINES := $(MACHINES)|hack/kube/kubetest|hack/testnode|build/failurecontroller
 
 .PHONY: test-fast

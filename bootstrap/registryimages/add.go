@@ -14,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/rollout"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/dial"
 	"dayone.dev/dayone/registry/route"
 	"dayone.dev/dayone/registry/transfer"
@@ -29,7 +31,7 @@ const (
 	tag = "added"
 )
 
-// Options of Add. All are required but Transfer.
+// Options of Add. All are required but Transfer and PullAuthFile.
 type Options struct {
 	// Registry is HOST:PORT in the names of the cluster's own images.
 	Registry string
@@ -40,7 +42,9 @@ type Options struct {
 	Path string
 	// CAFile is PEM of the registries' CA, AuthFile has an account that may push to them.
 	CAFile, AuthFile string
-	Transfer         transfer.Options
+	// PullAuthFile has the account that pulls, for a Secret that pods name. Default: no Secret is written.
+	PullAuthFile string
+	Transfer     transfer.Options
 }
 
 // Added is an image in the registries of the control plane.
@@ -59,6 +63,10 @@ func Add(ctx context.Context, c client.Client, o Options) (*Added, error) {
 	if !route.ValidName(o.Path) {
 		return nil, fmt.Errorf("%q is no name of a repository: write it in lower case, without registry and tag, such as "+
 			"dayone/dayone-controller", o.Path)
+	}
+	puller, err := o.puller()
+	if err != nil {
+		return nil, err
 	}
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
@@ -85,7 +93,10 @@ func Add(ctx context.Context, c client.Client, o Options) (*Added, error) {
 			errors.Join(append(failed, errNoNode(len(failed)))...))
 	}
 	added.Image = o.Registry + "/" + o.Path + "@" + string(d)
-	return added, o.list(ctx, c, added.Image)
+	if err := o.list(ctx, c, added.Image); err != nil {
+		return added, err
+	}
+	return added, o.give(ctx, c, puller)
 }
 
 // errNoNode is for a cluster without any.
@@ -116,6 +127,43 @@ func (o Options) push(ctx context.Context, address string) (digest.Digest, error
 		return "", fmt.Errorf("copy what is attached to the image: %w", err)
 	}
 	return res.Digest, nil
+}
+
+// puller is the account that pods pull with, in auth.json form; nil is none.
+func (o Options) puller() ([]byte, error) {
+	if o.PullAuthFile == "" {
+		return nil, nil
+	}
+	accounts, err := credentials.Read(o.PullAuthFile)
+	if err != nil {
+		return nil, err
+	}
+	account, found, err := accounts.Find(o.Registry)
+	if err == nil && !found {
+		err = fmt.Errorf("it has none for %s: give pull-auth.json beside the registries' CA", o.Registry)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read account of %s: %w", o.PullAuthFile, err)
+	}
+	return credentials.Encode(account, o.Registry)
+}
+
+// give writes the account into the Secret that pods name, and leaves what else is in it.
+func (o Options) give(ctx context.Context, c client.Client, puller []byte) error {
+	if puller == nil {
+		return nil
+	}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: cluster.RegistryImagesPull},
+		Type: corev1.SecretTypeDockerConfigJson}
+	_, err := controllerutil.CreateOrUpdate(ctx, c, s, func() error {
+		merged, err := credentials.Merge(s.Data[corev1.DockerConfigJsonKey], puller)
+		s.Data = map[string][]byte{corev1.DockerConfigJsonKey: merged}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write Secret %s: %w", s.Name, err)
+	}
+	return nil
 }
 
 // list names the image in the ConfigMap, before the one that was the last of its path.

@@ -144,7 +144,8 @@ dayone cluster registry rotate --all`},
 	{"cluster registry add", `
 dayone cluster registry add \
   oci:images:dayone-controller dayone/dayone-controller \
-  --ca registry-files/ca.crt --authfile registry-files/push-auth.json`},
+  --ca registry-files/ca.crt --authfile registry-files/push-auth.json \
+  --pull-authfile registry-files/pull-auth.json`},
 	{"cluster registry export", `
 dayone cluster registry export --to images \
   --ca registry-files/ca.crt --authfile registry-files/pull-auth.json`},

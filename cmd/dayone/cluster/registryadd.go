@@ -14,6 +14,7 @@ import (
 	"dayone.dev/dayone/bootstrap/registryimages"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/fleet/registrystatus"
 )
 
@@ -45,6 +46,10 @@ func newRegistryAdd(c *connect.Flags) *cobra.Command {
 			for _, node := range slices.Sorted(maps.Keys(added.Missing)) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "the registry of node %s does not have it yet: %s\n", node, added.Missing[node])
 			}
+			if o.PullAuthFile != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "pods of the namespace %s pull it with the imagePullSecret %s\n", c.Namespace,
+					cluster.RegistryImagesPull)
+			}
 			return cli.PrintLine(cmd, "RegistryImage", added, "%s", added.Image)
 		},
 	}
@@ -53,6 +58,8 @@ func newRegistryAdd(c *connect.Flags) *cobra.Command {
 	flags.StringVar(&o.CAFile, "ca", "", "CA of the registries, ca.crt of .dayone/registry or dayone registry "+
 		"node-config (required)")
 	flags.StringVar(&o.AuthFile, "authfile", "", "account that may push, push-auth.json beside it (required)")
+	flags.StringVar(&o.PullAuthFile, "pull-authfile", "", "account that pulls, pull-auth.json beside it: the Secret "+
+		cluster.RegistryImagesPull+" gets it, for imagePullSecrets (default: pods have a Secret of yours)")
 	flags.StringVar(&o.Transfer.Platform, "platform", "", "copy only this OS/ARCH[/VARIANT] of an index")
 	_ = errors.Join(cmd.MarkFlagRequired("ca"), cmd.MarkFlagRequired("authfile"))
 	return cmd

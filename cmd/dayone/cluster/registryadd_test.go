@@ -37,6 +37,7 @@ import (
 	"dayone.dev/dayone/rebase/registrycontroller"
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
+	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/registrytest"
 	"dayone.dev/dayone/registry/replica"
@@ -312,6 +313,36 @@ func TestImagesOfPods(t *testing.T) {
 	p.wants(0, names[1], names[2])
 }
 
+// givesPods: the Secret for imagePullSecrets has the account that pulls, a new one after it was replaced, and what
+// somebody else wrote into it.
+func (p *plane) givesPods(dir, other string) {
+	p.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+		Name: cluster.RegistryImagesPull}}
+	for _, password := range []string{"before", p.pull.Password} {
+		file := filepath.Join(p.TempDir(), "pull.json")
+		require.NoError(p, registry.User{Name: "pull", Password: password, Role: registry.RolePull}.WriteAuthFile(file,
+			p.name))
+		code, _, errs := p.add(dir, "--registry", p.name, "--pull-authfile", file)
+		require.Equal(p, cli.ExitOK, code, errs)
+		assert.Contains(p, errs, "imagePullSecret "+cluster.RegistryImagesPull)
+		require.NoError(p, p.env.Client.Get(p.Context(), client.ObjectKeyFromObject(secret), secret))
+		assert.Equal(p, corev1.SecretTypeDockerConfigJson, secret.Type)
+		accounts, err := credentials.Parse(secret.Data[corev1.DockerConfigJsonKey])
+		require.NoError(p, err)
+		account, _, err := accounts.Find(p.name)
+		require.NoError(p, err)
+		assert.Equal(p, credentials.Account{Username: "pull", Password: password}, account)
+		theirs, err := os.ReadFile(other)
+		require.NoError(p, err)
+		secret.Data[corev1.DockerConfigJsonKey], err = credentials.Merge(secret.Data[corev1.DockerConfigJsonKey], theirs)
+		require.NoError(p, err)
+		require.NoError(p, p.env.Client.Update(p.Context(), secret))
+	}
+	require.NoError(p, p.env.Client.Get(p.Context(), client.ObjectKeyFromObject(secret), secret))
+	assert.True(p, credentials.Covers(secret.Data[corev1.DockerConfigJsonKey], "other.example.com/app"))
+}
+
 // TestImagesOfPodsRefused: nothing is listed that no registry has, and what is listed is in each that answers.
 func TestImagesOfPodsRefused(t *testing.T) {
 	if testing.Short() {
@@ -319,7 +350,8 @@ func TestImagesOfPodsRefused(t *testing.T) {
 	}
 	p := newPlane(t)
 	p.start(0)
-	dir := release(t)
+	dir, other := release(t), filepath.Join(t.TempDir(), "other.json")
+	require.NoError(t, p.pull.WriteAuthFile(other, "other.example.com"))
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -329,6 +361,7 @@ func TestImagesOfPodsRefused(t *testing.T) {
 		{"no such image", []string{"oci:" + dir + ":other", "dayone/controller"}, "registry of node m0"},
 		{"a path with a tag", []string{"oci:" + dir + ":controller", "dayone/controller:v1"}, "without registry and tag"},
 		{"another CA", []string{"--ca", "/dev/null"}, "give the CA"},
+		{"an account of other registries", []string{"--pull-authfile", other}, "it has none for " + p.name},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := append([]string{"--ca", filepath.Join(p.dir, certs.CACertFile), "--authfile",
@@ -349,6 +382,7 @@ func TestImagesOfPodsRefused(t *testing.T) {
 	code, out, errs := p.add(dir, "--registry", p.name, "-o", "json")
 	require.Equal(t, cli.ExitOK, code, errs)
 	assert.NotContains(t, out, "missing")
+	p.givesPods(dir, other)
 	image := p.name + "/dayone/controller@" + digestIn(out)
 	p.has(0, image)
 	p.has(1, image)

@@ -46,6 +46,9 @@ const (
 	// RegistryImages names the ConfigMap with images of pods that the control plane's registries must hold, too: lines
 	// NAME/PATH@DIGEST under any key. An administrator writes it, and dayone-controller reads it.
 	RegistryImages = "dayone-registry-images"
+	// RegistryImagesPull names the Secret for imagePullSecrets with the account that pulls images from these registries.
+	// An administrator has it made where the images are added.
+	RegistryImagesPull = "dayone-images"
 	// RegistryAccounts names the Secret with the accounts of pools and builders at the control plane's registries. Only
 	// dayone-controller writes it.
 	RegistryAccounts = "dayone-registry-accounts"
