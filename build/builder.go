@@ -53,9 +53,7 @@ func NewBuilder(o BuilderOptions) *Builder {
 	if o.Progress == nil {
 		o.Progress = func(Event) {}
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	return &Builder{o: o}
 }
 

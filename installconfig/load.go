@@ -2,6 +2,7 @@ package installconfig
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -174,20 +175,12 @@ func topLevel(root *yaml.Node) *yaml.Node {
 
 // setDefaults fills what the user left out, except Flow, which needs the directory (see DetectFlow).
 func setDefaults(c *Config) {
-	if c.LayeringDir == "" {
-		c.LayeringDir = DefaultLayeringDir
-	}
+	c.LayeringDir = cmp.Or(c.LayeringDir, DefaultLayeringDir)
 	// layering/ and ./layering are the same directory; what compares paths has one spelling.
 	c.LayeringDir = path.Clean(filepath.ToSlash(c.LayeringDir))
-	if c.BootstrapRegistry.Port == 0 {
-		c.BootstrapRegistry.Port = defaultRegistryPort
-	}
-	if c.ConfigServer.Host == "" {
-		c.ConfigServer.Host = c.BootstrapRegistry.Host
-	}
-	if c.ConfigServer.Port == 0 {
-		c.ConfigServer.Port = defaultConfigPort
-	}
+	c.BootstrapRegistry.Port = cmp.Or(c.BootstrapRegistry.Port, defaultRegistryPort)
+	c.ConfigServer.Host = cmp.Or(c.ConfigServer.Host, c.BootstrapRegistry.Host)
+	c.ConfigServer.Port = cmp.Or(c.ConfigServer.Port, defaultConfigPort)
 	c.Registry.Type = c.registryType()
 	setLimits(c)
 	for i := range c.Pools {
@@ -211,21 +204,13 @@ func setLimits(c *Config) {
 	if c.Build.Timeout == 0 {
 		c.Build.Timeout = Duration(defaultBuildTimeout)
 	}
-	if c.Build.Disk == 0 {
-		c.Build.Disk = defaultBuildDisk
-	}
-	if c.Build.Attempts == 0 {
-		c.Build.Attempts = defaultAttempts
-	}
+	c.Build.Disk = cmp.Or(c.Build.Disk, defaultBuildDisk)
+	c.Build.Attempts = cmp.Or(c.Build.Attempts, defaultAttempts)
 	if c.LogSpool.URL != "" && c.LogSpool.Every == 0 {
 		c.LogSpool.Every = Duration(defaultSpoolEvery)
 	}
-	if c.OnFailure == "" {
-		c.OnFailure = OnFailureFail
-	}
-	if c.HandOver.Policy == "" {
-		c.HandOver.Policy = HandOverWait
-	}
+	c.OnFailure = cmp.Or(c.OnFailure, OnFailureFail)
+	c.HandOver.Policy = cmp.Or(c.HandOver.Policy, HandOverWait)
 	if c.HandOver.Policy == HandOverDeadline && c.HandOver.Deadline == 0 {
 		c.HandOver.Deadline = Duration(DefaultHandOverDeadline)
 	}

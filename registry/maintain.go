@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,9 +31,7 @@ func OpenRoot(ctx context.Context, root string, log *logrus.Entry) (*Root, error
 	if err := isRoot(root); err != nil {
 		return nil, err
 	}
-	if log == nil {
-		log = quiet.Log()
-	}
+	log = cmp.Or(log, quiet.Log())
 	lock, err := lockRoot(root, false)
 	if errors.Is(err, errRootInUse) {
 		if server, dialErr := dialControl(ctx, root); dialErr == nil {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -217,27 +218,13 @@ func loopback(host string) bool {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxManifestBytes == 0 {
-		o.MaxManifestBytes = defaultMaxManifestBytes
-	}
-	if o.MinFreeBytes == 0 {
-		o.MinFreeBytes = defaultMinFreeBytes
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = defaultMaxConnections
-	}
-	if o.CollectEvery == 0 {
-		o.CollectEvery = defaultCollectEvery
-	}
-	if o.ScrubEvery == 0 {
-		o.ScrubEvery = defaultScrubEvery
-	}
-	if o.ScrubRate == 0 {
-		o.ScrubRate = defaultScrubRate
-	}
-	if o.Realm == "" {
-		o.Realm = defaultRealm
-	}
+	o.MaxManifestBytes = cmp.Or(o.MaxManifestBytes, defaultMaxManifestBytes)
+	o.MinFreeBytes = cmp.Or(o.MinFreeBytes, defaultMinFreeBytes)
+	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
+	o.CollectEvery = cmp.Or(o.CollectEvery, defaultCollectEvery)
+	o.ScrubEvery = cmp.Or(o.ScrubEvery, defaultScrubEvery)
+	o.ScrubRate = cmp.Or(o.ScrubRate, defaultScrubRate)
+	o.Realm = cmp.Or(o.Realm, defaultRealm)
 	if o.TLSDir == "" {
 		o.TLSDir = filepath.Join(o.Root, "tls")
 	}
@@ -247,8 +234,6 @@ func (o Options) withDefaults() Options {
 	if o.Beside == nil {
 		o.Beside = func(context.Context, *storage.Store) {}
 	}
-	if o.Log == nil {
-		o.Log = quiet.Log()
-	}
+	o.Log = cmp.Or(o.Log, quiet.Log())
 	return o
 }

@@ -1,6 +1,7 @@
 package day1
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,9 +62,7 @@ type HandOverOptions struct {
 // goes on serving meanwhile and ends when it is done; without one, the images are read from the state directory.
 func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	dir := Options{StateDir: o.StateDir}.WithDefaults()
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	mark, err := handover.ReadMark(dir.StateDir)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package day1
 
 import (
+	"cmp"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -44,21 +45,15 @@ type Options struct {
 
 // WithDefaults fills in what is not set.
 func (o Options) WithDefaults() Options {
-	if o.StateDir == "" {
-		o.StateDir = DefaultStateDir
-	}
-	if o.Platform == "" {
-		o.Platform = "linux/" + runtime.GOARCH
-	}
+	o.StateDir = cmp.Or(o.StateDir, DefaultStateDir)
+	o.Platform = cmp.Or(o.Platform, "linux/"+runtime.GOARCH)
 	if o.Observe == nil {
 		o.Observe = func(journal.Event) {}
 	}
 	if o.BuildProgress == nil {
 		o.BuildProgress = func(string, build.Event) {}
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	if o.Now == nil {
 		o.Now = time.Now
 	}

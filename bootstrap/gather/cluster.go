@@ -2,6 +2,7 @@ package gather
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,9 +86,7 @@ func clusterKinds(namespace string) []clusterKind {
 }
 
 func (c Cluster) withDefaults() Cluster {
-	if c.Namespace == "" {
-		c.Namespace = cluster.DefaultNamespace
-	}
+	c.Namespace = cmp.Or(c.Namespace, cluster.DefaultNamespace)
 	if c.Limit <= 0 {
 		c.Limit = clusterLimit
 	}

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -56,15 +57,9 @@ func (o Options) withDefaults() Options {
 	if o.ID == "" {
 		o.ID = o.Now().UTC().Format("20060102150405")
 	}
-	if o.StateDir == "" {
-		o.StateDir = "/var/lib/dayone"
-	}
-	if o.MaxFile == 0 {
-		o.MaxFile = defaultMaxFile
-	}
-	if o.MaxTotal == 0 {
-		o.MaxTotal = DefaultMaxTotal
-	}
+	o.StateDir = cmp.Or(o.StateDir, "/var/lib/dayone")
+	o.MaxFile = cmp.Or(o.MaxFile, defaultMaxFile)
+	o.MaxTotal = cmp.Or(o.MaxTotal, DefaultMaxTotal)
 	return o
 }
 

@@ -2,6 +2,7 @@ package gather
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,9 +40,7 @@ func (r Remote) Gather(ctx context.Context, _ Options, w io.Writer) error {
 	if len(r.Command) == 0 {
 		return errors.New("gather on another host: no command")
 	}
-	if r.Limit == 0 {
-		r.Limit = remoteLimit
-	}
+	r.Limit = cmp.Or(r.Limit, remoteLimit)
 	ctx, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.Command[0], r.Command[1:]...)
@@ -159,9 +158,7 @@ func Spool(ctx context.Context, dir string, o Options, every time.Duration,
 		return fmt.Errorf("gather every %s: use one second or more", every)
 	}
 	log := o.Log
-	if log == nil {
-		log = report.NoLog()
-	}
+	log = cmp.Or(log, report.NoLog())
 	if err := o.Validate(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -125,7 +126,7 @@ func rendered(p *Plan, v View, pool Pool, have *mcfgv1.MachineConfigPool) string
 		return "the cluster cannot render it: " + said.Message
 	case have.Spec.Configuration.Name != pool.Config:
 		return fmt.Sprintf("the cluster has rendered %s, the bootstrap host %s: %s",
-			text(have.Spec.Configuration.Name, "nothing"), pool.Config, difference(p, v, pool))
+			cmp.Or(have.Spec.Configuration.Name, "nothing"), pool.Config, difference(p, v, pool))
 	case said == nil:
 		return "the cluster has not rendered it yet: " + p.Controllers.running()
 	}
@@ -219,28 +220,21 @@ func node(n *corev1.Node, pool Pool) string {
 	case r.CurrentConfig == "":
 		return "its agent has not reported yet: see that the daemon runs on it"
 	case r.State == nodestate.StateDegraded || r.State == nodestate.StateUnreconcilable:
-		return fmt.Sprintf("its agent gave up: %s", text(r.Reason, "no reason reported"))
+		return fmt.Sprintf("its agent gave up: %s", cmp.Or(r.Reason, "no reason reported"))
 	case r.CurrentImage != image:
-		return fmt.Sprintf("it runs %s, not %s", text(r.CurrentImage, "no layered image"),
-			text(image, "its config's osImageURL"))
+		return fmt.Sprintf("it runs %s, not %s", cmp.Or(r.CurrentImage, "no layered image"),
+			cmp.Or(image, "its config's osImageURL"))
 	case r.CurrentConfig != pool.Config:
 		return fmt.Sprintf("it has the config %s, not %s", r.CurrentConfig, pool.Config)
 	case r.DesiredImage != image:
-		return fmt.Sprintf("its annotations ask for %s, not %s", text(r.DesiredImage, "no layered image"),
-			text(image, "its config's osImageURL"))
+		return fmt.Sprintf("its annotations ask for %s, not %s", cmp.Or(r.DesiredImage, "no layered image"),
+			cmp.Or(image, "its config's osImageURL"))
 	case r.DesiredConfig != pool.Config:
 		return fmt.Sprintf("its annotations ask for the config %s, not %s", r.DesiredConfig, pool.Config)
 	case r.State != nodestate.StateDone:
-		return fmt.Sprintf("its agent is at work: %s", text(string(r.State), "no state"))
+		return fmt.Sprintf("its agent is at work: %s", cmp.Or(string(r.State), "no state"))
 	}
 	return ""
-}
-
-func text(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // maxNamed is how many disagreements a message names.

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -186,7 +187,7 @@ func (r replicas) lacks(ctx context.Context, m replica, images []Image) error {
 				why = missing.Image + ": " + missing.Why
 			}
 			return waitsFor{fmt.Sprintf("the registry of node %s has not fetched %s yet: %s", m.name, i.Reference(),
-				text(why, "dayone cluster registry status shows what it does"))}
+				cmp.Or(why, "dayone cluster registry status shows what it does"))}
 		}
 		to.verified[i.Reference()] = true
 	}

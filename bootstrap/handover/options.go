@@ -141,9 +141,7 @@ func (o Options) withDefaults() Options {
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	if o.Now == nil {
 		o.Now = time.Now
 	}

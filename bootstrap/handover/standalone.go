@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -53,9 +54,7 @@ func trustFinal(p *Plan, s *mcfgv1.ControllerConfigSpec) {
 // completeControllerConfig fills in required fields that say nothing (openshift/api machineconfiguration/v1,
 // ControllerConfigSpec).
 func completeControllerConfig(s *mcfgv1.ControllerConfigSpec) {
-	if s.IPFamilies == "" {
-		s.IPFamilies = mcfgv1.IPFamiliesIPv4
-	}
+	s.IPFamilies = cmp.Or(s.IPFamilies, mcfgv1.IPFamiliesIPv4)
 	if s.Images == nil {
 		s.Images = map[string]string{}
 	}

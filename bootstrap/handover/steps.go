@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -48,9 +49,7 @@ func (p *Plan) Steps() []Step {
 	}
 	for _, s := range p.Set.Secrets {
 		secret := s.Object.DeepCopy()
-		if secret.Namespace == "" {
-			secret.Namespace = cluster.DefaultNamespace
-		}
+		secret.Namespace = cmp.Or(secret.Namespace, cluster.DefaultNamespace)
 		add(apply, secret)
 	}
 	add(apply, itemObjects(p.Set.ConfigMaps)...)

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -90,9 +91,7 @@ func (r Row) asked(at time.Time, pool, refused string) Row {
 
 // wants is a request for an image's manifest; a look at the image that the node runs already is no new pull.
 func (r Row) wants(at time.Time, pool, digest string, total int64) Row {
-	if r.Pool == "" {
-		r.Pool = pool
-	}
+	r.Pool = cmp.Or(r.Pool, pool)
 	if r.Image == digest && (r.Stage == StageBooted || r.Stage == StageVerifying || r.Stage == StageRebooting ||
 		r.Stage == StageStaged) {
 		return r

@@ -1,6 +1,7 @@
 package openshift
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -117,9 +118,7 @@ func (o Options) Validate() error {
 
 func (o Options) withDefaults() Options {
 	o.Options = o.Options.WithDefaults()
-	if o.Root == "" {
-		o.Root = "/"
-	}
+	o.Root = cmp.Or(o.Root, "/")
 	if o.Interval <= 0 {
 		o.Interval = defaultInterval
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -112,9 +113,7 @@ func (o Options) withDefaults() Options {
 	if o.Asked == nil {
 		o.Asked = func(string, string, string) {}
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	return o
 }
 

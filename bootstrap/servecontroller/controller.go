@@ -1,6 +1,7 @@
 package servecontroller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,9 +67,7 @@ type Reconciler struct {
 
 // New makes a reconciler that has nothing to serve yet. c's reads may come from a cache.
 func New(c client.Client, o Options) *Reconciler {
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	r := &Reconciler{client: c, o: o, changed: func() {}, wake: make(chan event.GenericEvent, 1)}
 	if o.FirstBoot != nil {
 		r.pullAuth.Store(&o.FirstBoot.PullAuth)

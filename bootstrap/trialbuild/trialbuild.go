@@ -64,9 +64,7 @@ const shutdownTimeout = 5 * time.Second
 
 // Run builds the image of a pool of the install directory.
 func Run(ctx context.Context, in *preflight.Input, pool preflight.Pool, o Options) (*Outcome, error) {
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	local, err := openRegistry(o.StateDir, o.Log)
 	if err != nil {
 		return nil, err

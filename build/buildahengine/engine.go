@@ -1,6 +1,7 @@
 package buildahengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("open build engine: %w", err)
 	}
 	o.Root = root
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	for _, dir := range []string{"runs", "logs", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
 			return nil, fmt.Errorf("open build engine: %w", err)
@@ -88,15 +87,11 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("open build engine: unknown isolation %q; use %s, %s or %s", o.Isolation, IsolationAuto,
 			IsolationChroot, IsolationOCI)
 	}
-	if o.MaxProcesses == 0 {
-		o.MaxProcesses = defaultProcesses
-	}
+	o.MaxProcesses = cmp.Or(o.MaxProcesses, defaultProcesses)
 	if o.MaxMemory == 0 {
 		o.MaxMemory = defaultMemory(readMemory())
 	}
-	if o.StorageLimit == 0 {
-		o.StorageLimit = defaultStorageLimit
-	}
+	o.StorageLimit = cmp.Or(o.StorageLimit, defaultStorageLimit)
 	if o.Parallel <= 0 {
 		o.Parallel = parallel(readMemory(), runtime.GOMAXPROCS(0))
 	}

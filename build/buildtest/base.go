@@ -3,6 +3,7 @@ package buildtest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -102,12 +103,8 @@ func Push(t testing.TB, r *registrytest.Registry, b Base) build.Image {
 	if !b.Fixed {
 		Need(t, false, "busybox")
 	}
-	if b.Repository == "" {
-		b.Repository = "os/base"
-	}
-	if b.Architecture == "" {
-		b.Architecture = runtime.GOARCH
-	}
+	b.Repository = cmp.Or(b.Repository, "os/base")
+	b.Architecture = cmp.Or(b.Architecture, runtime.GOARCH)
 	img := b.image(t)
 	ref, err := name.ParseReference(r.Addr + "/" + b.Repository + ":v1")
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package mcobuild
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -84,9 +85,7 @@ func podOf(p *corev1.Pod) pod {
 		if s := ContainerOf(p, name); s != nil && s.State.Terminated != nil {
 			t := s.State.Terminated
 			kept.Container, kept.ExitCode, kept.Ended = name, t.ExitCode, &t.FinishedAt
-			if kept.Reason == "" {
-				kept.Reason = t.Reason
-			}
+			kept.Reason = cmp.Or(kept.Reason, t.Reason)
 			if t.ExitCode != 0 {
 				break
 			}

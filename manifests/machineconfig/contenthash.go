@@ -2,6 +2,7 @@ package machineconfig
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -38,12 +39,9 @@ func ContentHash(spec mcfgv1.MachineConfigSpec) (string, error) {
 	content := hashedContent{
 		Config:          config,
 		KernelArguments: append([]string{}, spec.KernelArguments...),
-		KernelType:      spec.KernelType,
+		KernelType:      cmp.Or(spec.KernelType, defaultKernelType),
 		Extensions:      append([]string{}, spec.Extensions...),
 		FIPS:            spec.FIPS,
-	}
-	if content.KernelType == "" {
-		content.KernelType = defaultKernelType
 	}
 	raw, err := json.Marshal(content)
 	if err != nil {

@@ -1,6 +1,7 @@
 package releasecontroller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,9 +82,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if s.reason == "" {
 		return reconcile.Result{RequeueAfter: r.o.Idle}, nil // no cluster whose release is followed
 	}
-	if s.again == 0 {
-		s.again = r.o.Idle
-	}
+	s.again = cmp.Or(s.again, r.o.Idle)
 	return reconcile.Result{RequeueAfter: s.again}, r.say(ctx, s)
 }
 

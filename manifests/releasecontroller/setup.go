@@ -54,9 +54,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	has := func(k schema.GroupVersionKind) (bool, error) {
 		_, err := mgr.GetRESTMapper().RESTMapping(k.GroupKind(), k.Version)
 		if err != nil && !meta.IsNoMatchError(err) {

@@ -1,6 +1,7 @@
 package statuscontroller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -62,9 +63,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	k := kindsOf(mgr.GetRESTMapper(), o.Mode)
 	watched := o.watched(k)
 	own, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,27 +129,21 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Node == "" || o.Cluster == nil || o.Deployer == nil {
 		return o, errors.New("make agent: Node, Cluster and Deployer are required")
 	}
-	if o.Root == "" {
-		o.Root = "/"
-	}
+	o.Root = cmp.Or(o.Root, "/")
 	if o.Services == nil {
 		o.Services = systemctl{}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	if o.Verify == nil {
 		o.Verify = func(context.Context, deploy.Image) error { return nil }
 	}
 	if o.Verbosity == nil {
 		o.Verbosity = func(opv1.LogLevel) {}
 	}
-	if o.KubeletInterval == 0 {
-		o.KubeletInterval = kubeletInterval
-	}
+	o.KubeletInterval = cmp.Or(o.KubeletInterval, kubeletInterval)
 	if o.BootID == nil {
 		root := o.Root
 		o.BootID = func() (string, error) { return nodedisk.BootID(root) }

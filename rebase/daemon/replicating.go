@@ -68,9 +68,7 @@ type RegistryOptions struct {
 
 // ServeRegistry does for the node's registry what an agent does, and nothing else, until ctx ends.
 func ServeRegistry(ctx context.Context, o RegistryOptions) {
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	newReplicating(o, time.Now).follow(ctx)
 }
 

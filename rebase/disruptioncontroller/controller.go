@@ -1,6 +1,7 @@
 package disruptioncontroller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -53,9 +54,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	if o.Verbosity == nil {
 		o.Verbosity = func(opv1.LogLevel) {}
 	}

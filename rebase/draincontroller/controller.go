@@ -1,6 +1,7 @@
 package draincontroller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -91,9 +92,7 @@ func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecord
 	if o.Limit <= 0 {
 		o.Limit = DefaultLimit
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds},
 		events: recorder, o: o, metrics: newMetrics()}
 }

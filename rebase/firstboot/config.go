@@ -2,6 +2,7 @@ package firstboot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -118,14 +119,8 @@ func (c Config) withDefaults() Config {
 			*d.value = installconfig.Duration(d.def)
 		}
 	}
-	if c.MaxReboots == 0 {
-		c.MaxReboots = defaultMaxReboots
-	}
-	if c.RebootPolicy == "" {
-		c.RebootPolicy = softreboot.SoftIfPossible
-	}
-	if c.ExpectedBoots == 0 {
-		c.ExpectedBoots = defaultExpectedBoots
-	}
+	c.MaxReboots = cmp.Or(c.MaxReboots, defaultMaxReboots)
+	c.RebootPolicy = cmp.Or(c.RebootPolicy, softreboot.SoftIfPossible)
+	c.ExpectedBoots = cmp.Or(c.ExpectedBoots, defaultExpectedBoots)
 	return c
 }

@@ -1,6 +1,7 @@
 package firstboot
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,9 +58,7 @@ type IgnitionOptions struct {
 
 // Ignition makes the config (spec 3.5) that the config server merges last into what it serves.
 func Ignition(o IgnitionOptions) (ign35.Config, error) {
-	if o.Config.Version == 0 {
-		o.Config.Version = configVersion
-	}
+	o.Config.Version = cmp.Or(o.Config.Version, configVersion)
 	if len(o.SignaturePolicy) > 0 {
 		o.Config.SignaturePolicy = pull.ServedPolicyPath
 	}

@@ -1,6 +1,7 @@
 package forecastcontroller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,9 +72,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}

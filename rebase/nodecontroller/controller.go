@@ -1,6 +1,7 @@
 package nodecontroller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +81,7 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Reconciler 
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	return &Reconciler{o: o, view: fleet.New(c), writer: &writer{client: c, events: recorder, log: o.Log, now: o.Now}}
 }
 

@@ -1,6 +1,7 @@
 package nodestate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -110,9 +111,7 @@ func Parse(annotations map[string]string) (Record, error) {
 	for _, f := range fields() {
 		*f.at(&r) = annotations[f.key]
 	}
-	if r.DesiredImage == "" {
-		r.DesiredImage = annotations[manifests.AnnotationDesiredOSImage]
-	}
+	r.DesiredImage = cmp.Or(r.DesiredImage, annotations[manifests.AnnotationDesiredOSImage])
 	return r, r.Validate()
 }
 

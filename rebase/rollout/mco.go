@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -215,7 +216,7 @@ func (p *plannerOfMCO) count() {
 func (p *plannerOfMCO) settle(i int) {
 	n := &p.nodes[i]
 	s := p.state(n)
-	why := text(n.Record.Reason, "no reason given")
+	why := cmp.Or(n.Record.Reason, "no reason given")
 	switch {
 	case n.RecordErr != nil:
 		p.say(i, PhaseBlocked, "RecordUnreadable", fmt.Sprintf("its annotations cannot be read: %v", n.RecordErr))
@@ -231,7 +232,7 @@ func (p *plannerOfMCO) settle(i int) {
 	case s.targeted && !n.Record.Drained() && strings.HasPrefix(n.Record.DesiredDrain, nodestate.Drain+"-"):
 		p.say(i, PhaseUpdating, "Draining", "is drained for the target")
 	case s.targeted:
-		p.say(i, PhaseUpdating, text(string(n.Record.State), "Working"), "is on its way to the target")
+		p.say(i, PhaseUpdating, cmp.Or(string(n.Record.State), "Working"), "is on its way to the target")
 	case n.NotReady != "":
 		p.say(i, PhaseBlocked, "NotReady", "MCO passes it over while it is not ready: "+n.NotReady)
 	case n.Cordoned && s.gaveUp:

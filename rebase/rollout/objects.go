@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -110,7 +111,7 @@ func notReady(n *corev1.Node) string {
 			bad = c.Status == corev1.ConditionTrue
 		}
 		if bad {
-			return fmt.Sprintf("condition %s is %s: %s", c.Type, c.Status, text(c.Message, text(c.Reason, "no reason given")))
+			return fmt.Sprintf("condition %s is %s: %s", c.Type, c.Status, cmp.Or(c.Message, c.Reason, "no reason given"))
 		}
 	}
 	if !reported {

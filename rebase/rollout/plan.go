@@ -171,7 +171,7 @@ func (p *planner) settle() {
 		case c.updated:
 			p.say(i, PhaseUpdated, "Done", "has the target")
 		case c.targeted && c.failing:
-			p.say(i, PhaseFailed, "NodeFailed", "gave up at the target: "+text(n.Record.Reason, "no reason given"))
+			p.say(i, PhaseFailed, "NodeFailed", "gave up at the target: "+cmp.Or(n.Record.Reason, "no reason given"))
 		case c.targeted:
 			p.say(i, PhaseUpdating, string(n.Record.State), "is on its way to the target")
 		case c.inFlight:
@@ -191,12 +191,6 @@ func (p *planner) say(i int, phase Phase, reason, message string) {
 }
 
 // text gives s, or what stands for it when it is empty.
-func text(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
 
 // line gives the nodes that are next or wait their places: failed ones first, as they are chosen.
 func (p *planner) line() {

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -109,14 +110,10 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Listen == "" {
-		o.Listen = DefaultListen
-	}
+	o.Listen = cmp.Or(o.Listen, DefaultListen)
 	if o.Serving == nil {
 		o.Serving = func(Mirror) error { return nil }
 	}
-	if o.Log == nil {
-		o.Log = quiet.Log()
-	}
+	o.Log = cmp.Or(o.Log, quiet.Log())
 	return o
 }

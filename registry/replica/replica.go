@@ -72,9 +72,7 @@ func (o Options) withDefaults() Options {
 	if o.Accounts == nil {
 		o.Accounts = func() string { return "" }
 	}
-	if o.Log == nil {
-		o.Log = quiet.Log()
-	}
+	o.Log = cmp.Or(o.Log, quiet.Log())
 	return o
 }
 

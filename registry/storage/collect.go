@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,7 @@ func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, e
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
 	r := CollectReport{Removed: []digest.Digest{}, Damaged: []string{}}
-	if o.Grace == 0 {
-		o.Grace = defaultGrace
-	}
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	s.maintenance.Lock() // a request that is under way has named what it names before the marks
 	s.pins.begin()
 	s.maintenance.Unlock()

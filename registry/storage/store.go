@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,12 +56,8 @@ type Store struct {
 
 // Open prepares root. It does not look at what is there, see Check.
 func Open(root string, o Options) (*Store, error) {
-	if o.UploadIdle == 0 {
-		o.UploadIdle = defaultUploadIdle
-	}
-	if o.MaxUploads == 0 {
-		o.MaxUploads = defaultMaxUploads
-	}
+	o.UploadIdle = cmp.Or(o.UploadIdle, defaultUploadIdle)
+	o.MaxUploads = cmp.Or(o.MaxUploads, defaultMaxUploads)
 	b := &budget{root: root, maxBytes: o.MaxBytes, minFree: o.MinFreeBytes}
 	v := &verifier{tree: tree(root), budget: b, readOnly: o.ReadOnly, report: o.Report}
 	s := &Store{o: o, driver: &driver{tree: tree(root), budget: b, blobs: v}, log: forDistribution(o.Log)}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,9 +202,7 @@ func (o Options) withDefaults() Options {
 	if o.Silence <= 0 {
 		o.Silence = defaultSilence
 	}
-	if o.Log == nil {
-		o.Log = quiet.Log()
-	}
+	o.Log = cmp.Or(o.Log, quiet.Log())
 	return o
 }
 

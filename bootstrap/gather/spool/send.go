@@ -2,6 +2,7 @@ package spool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -59,9 +60,7 @@ type Sender struct {
 // tried again.
 func (s Sender) Run(ctx context.Context) {
 	log := s.Log
-	if log == nil {
-		log = report.NoLog()
-	}
+	log = cmp.Or(log, report.NoLog())
 	log = log.WithField("url", s.URL)
 	client, err := s.client()
 	if err != nil {

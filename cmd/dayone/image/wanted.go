@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -125,8 +126,6 @@ func (o origin) wantedBy(ctx context.Context, c client.Reader, pool string) (ori
 			newest = b
 		}
 	}
-	if o.address == "" {
-		o.address = newest.Annotations[manifests.AnnotationBuildAddress]
-	}
+	o.address = cmp.Or(o.address, newest.Annotations[manifests.AnnotationBuildAddress])
 	return o, nil
 }

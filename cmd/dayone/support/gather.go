@@ -1,6 +1,7 @@
 package support
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,9 +89,7 @@ func (f *gatherFlags) run(cmd *cobra.Command, _ []string) error {
 	case f.stdout:
 		return from(cmd.Context(), f.options, cmd.OutOrStdout())
 	case f.every > 0:
-		if f.options.ID == "" {
-			f.options.ID = "spool"
-		}
+		f.options.ID = cmp.Or(f.options.ID, "spool")
 		return gather.Spool(cmd.Context(), f.out, f.options, f.every, from)
 	}
 	name, err := gather.Write(cmd.Context(), f.out, f.options, from)

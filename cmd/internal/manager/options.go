@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -77,9 +78,7 @@ func (o Options) withDefaults() Options {
 	set(&o.ProbeAddress, defaultProbeAddress)
 	set(&o.LogLevel, logrus.InfoLevel.String())
 	set(&o.LogFormat, "json")
-	if o.LeaseDuration == 0 {
-		o.LeaseDuration = defaultLeaseDuration
-	}
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, defaultLeaseDuration)
 	return o
 }
 

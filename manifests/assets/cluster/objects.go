@@ -68,9 +68,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Mode = cmp.Or(o.Mode, Full)
 	o.Namespace = cmp.Or(o.Namespace, o.Mode.Namespace())
-	if o.Replicas == 0 {
-		o.Replicas = 2
-	}
+	o.Replicas = cmp.Or(o.Replicas, 2)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package kubeapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,9 +41,7 @@ func New(cfg *rest.Config, node string, log *logrus.Entry) (*Client, error) {
 	if node == "" {
 		return nil, errors.New("make API client: the node has no name")
 	}
-	if log == nil {
-		log = report.NoLog()
-	}
+	log = cmp.Or(log, report.NoLog())
 	c := &Client{node: node, log: log}
 	watching := rest.CopyConfig(cfg)
 	watching.Timeout = 0 // A watch is one long answer.

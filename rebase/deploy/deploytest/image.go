@@ -3,6 +3,7 @@ package deploytest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"io"
 	"path/filepath"
 	"runtime"
@@ -102,9 +103,7 @@ func Image(t testing.TB, o Options, layers ...v1.Layer) v1.Image {
 	require.NoError(t, err)
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", o.Architecture
-	if config.Architecture == "" {
-		config.Architecture = runtime.GOARCH
-	}
+	config.Architecture = cmp.Or(config.Architecture, runtime.GOARCH)
 	config.Config.Labels = o.Labels
 	if o.Labels == nil {
 		config.Config.Labels = map[string]string{"ostree.bootable": "1", "containers.bootc": "1"}

@@ -1,6 +1,7 @@
 package ostree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,18 +41,12 @@ type Options struct {
 
 // New makes the deployer; nothing is read yet.
 func New(o Options) *Deployer {
-	if o.Root == "" {
-		o.Root = "/"
-	}
-	if o.Import.Root == "" {
-		o.Import.Root = o.Root
-	}
+	o.Root = cmp.Or(o.Root, "/")
+	o.Import.Root = cmp.Or(o.Import.Root, o.Root)
 	if o.Import.Log == nil {
 		o.Import.Log = o.Log
 	}
-	if o.Import.Log == nil {
-		o.Import.Log = report.NoLog()
-	}
+	o.Import.Log = cmp.Or(o.Import.Log, report.NoLog())
 	repo := filepath.Join(o.Root, "ostree/repo")
 	return &Deployer{root: o.Root, repo: repo, store: pull.NewStore(repo), pull: o.Import, log: o.Import.Log}
 }

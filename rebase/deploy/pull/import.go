@@ -87,9 +87,7 @@ func (o Options) withDefaults() Options {
 	o.Architecture = cmp.Or(o.Architecture, runtime.GOARCH)
 	o.StallTimeout = cmp.Or(o.StallTimeout, defaultStallTimeout)
 	o.Parallel = cmp.Or(o.Parallel, defaultParallelLayers)
-	if o.Log == nil {
-		o.Log = report.NoLog()
-	}
+	o.Log = cmp.Or(o.Log, report.NoLog())
 	return o
 }
 
