@@ -80,8 +80,7 @@ func (f *Failure) Unwrap() error { return f.Cause }
 
 // AsFailure gives the Failure behind an error, or nil.
 func AsFailure(err error) *Failure {
-	var f *Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
 	return nil

@@ -215,9 +215,8 @@ func syntaxFinding(err error, at Origin) error {
 // typeFinding turns a decoding error into a finding that names the field.
 func typeFinding(err error, at Origin) error {
 	place := at.At("", "type")
-	var wrong *json.UnmarshalTypeError
 	text := err.Error()
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		place.Path = wrong.Field
 		text = fmt.Sprintf("is a %s, but must be %s", wrong.Value, jsonKind(wrong.Type))
 	} else if m := goField.FindStringSubmatch(text); m != nil {

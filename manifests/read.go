@@ -191,8 +191,7 @@ func readFile(root *os.Root, name string, limit int64) ([]byte, error) {
 
 // reason is the innermost cause of a file system error, without the path that the finding already has.
 func reason(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()
 	}
 	return err.Error()

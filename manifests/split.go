@@ -26,8 +26,7 @@ func cut(raw []byte, name string, strict bool) ([]document, error) {
 	docs, err := split(raw)
 	if err != nil {
 		at := Origin{File: name}
-		var where *lineError
-		if errors.As(err, &where) {
+		if where, ok := errors.AsType[*lineError](err); ok {
 			at.Line = where.line
 		}
 		return nil, syntaxFinding(err, at)

@@ -114,8 +114,7 @@ func putManifest(c call, d digest.Digest) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, timed(c), c.maxManifest))
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			errManifestSize.with(fmt.Sprintf("at most %d bytes", c.maxManifest)).write(c.w)
 			return
 		}

@@ -151,8 +151,7 @@ func (c courier) deliver(ctx context.Context, i Image) error {
 // certificate does.
 func (c courier) holds(ctx context.Context, i Image) (bool, error) {
 	there, err := c.find(ctx, i)
-	var f fatal
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[fatal](err); ok {
 		return c.find(ctx, i)
 	}
 	return there, err

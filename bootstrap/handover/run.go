@@ -98,8 +98,7 @@ func (s *session) with(do func(context.Context, client.Client) error) attempt {
 			s.client = c
 		}
 		err := do(ctx, s.client)
-		var network net.Error
-		if errors.As(err, &network) {
+		if _, ok := errors.AsType[net.Error](err); ok {
 			s.client = nil
 		}
 		return err
@@ -135,8 +134,7 @@ func persist(ctx context.Context, o Options, stage Stage, do attempt) error {
 			o.Log.WithField("stage", stage).WithField("reason", last).Info("hand-over waits")
 		}
 		next := o.Interval
-		var w waitsFor
-		if !errors.As(err, &w) {
+		if _, ok := errors.AsType[waitsFor](err); !ok {
 			next, pause = pause, min(2*pause, o.RetryMax)
 		} else {
 			pause = o.RetryMin

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,10 +130,8 @@ func (t *Tracker) save() error {
 
 // own says that a client is no node.
 func (t *Tracker) own(address string) bool {
-	for _, a := range t.o.Own {
-		if a == address {
-			return true
-		}
+	if slices.Contains(t.o.Own, address) {
+		return true
 	}
 	return address == ""
 }
@@ -221,8 +220,7 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, firstboot.MaxReport))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		http.Error(w, "the report is too large", http.StatusRequestEntityTooLarge)
 		return
 	}

@@ -102,8 +102,7 @@ func (c *Client) options(ctx context.Context, platform *v1.Platform) []remote.Op
 
 // StatusOf gives the HTTP status behind an error, 0 when the registry did not answer.
 func StatusOf(err error) int {
-	var e *transport.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*transport.Error](err); ok {
 		return e.StatusCode
 	}
 	return 0

@@ -214,8 +214,7 @@ const (
 
 func describe(phase string, err error, out *lines) *childFail {
 	f := &childFail{Text: out.scrub.Replace(err.Error()), Phase: phase}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		f.ExitCode = exit.ExitCode()
 	}
 	var unauthorized docker.ErrUnauthorizedForCredentials

@@ -374,7 +374,7 @@ func besideReplaced(t *testing.T, w *besideWorld) {
 func besideSecret(t *testing.T, w *besideWorld) {
 	require.NoError(t, w.client.Delete(w.ctx(), pushSecret("push")))
 	w.addPool("worker", "one", plainText)
-	w.until("there is a build", func() bool { return claimed(ptr(w.current("worker"))) })
+	w.until("there is a build", func() bool { return claimed(new(w.current("worker"))) })
 	w.rest()
 	assert.Empty(t, w.jobs())
 	w.create(pushSecret("push"))
@@ -449,8 +449,6 @@ func besideJobDeleted(t *testing.T, w *besideWorld) {
 	b := w.current("worker")
 	assert.Equal(t, 1, number(&b, manifests.AnnotationBuildRetries))
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func besideOptOut(t *testing.T, w *besideWorld) {
 	w.runner.hold = true

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,9 +86,7 @@ func (r *runner) start(ctx context.Context, j *batchv1.Job) {
 			batchv1.SchemeGroupVersion.WithKind("Job"))}},
 		Spec: corev1.PodSpec{ServiceAccountName: "dayone-build", RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{Name: job.Container, Image: "builder"}}}}
-	for k, v := range j.Spec.Template.Labels {
-		pod.Labels[k] = v
-	}
+	maps.Copy(pod.Labels, j.Spec.Template.Labels)
 	pod.Labels[batchv1.JobNameLabel] = j.Name
 	if err := r.client.Create(ctx, pod); err != nil {
 		return

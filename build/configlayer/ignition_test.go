@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -191,9 +192,7 @@ type object = map[string]any
 
 func file(p, source string, more object) object {
 	f := object{"path": p, "overwrite": true, "contents": object{"source": source}}
-	for k, v := range more {
-		f[k] = v
-	}
+	maps.Copy(f, more)
 	return f
 }
 

@@ -44,8 +44,7 @@ func Lint(text string, o LintOptions) (*File, []report.Finding) {
 		return nil, l.report.Findings
 	}
 	file, err := Parse(text)
-	var syntax *syntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*syntaxError](err); ok {
 		l.refuse(syntax.Line, "syntax", "fix the line", "%s", syntax.Message)
 		return nil, l.report.Findings
 	}

@@ -248,7 +248,7 @@ func (in Input) config(order []byte, parts [][]byte) input {
 		sources = append(sources, corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: named(s)}})
 	}
 	return input{name: DirConfig, path: DirConfig, objects: objects, source: corev1.VolumeSource{
-		Projected: &corev1.ProjectedVolumeSource{Sources: sources, DefaultMode: ptr(secretMode)}}}
+		Projected: &corev1.ProjectedVolumeSource{Sources: sources, DefaultMode: new(secretMode)}}}
 }
 
 func named(o metav1.Object) corev1.LocalObjectReference {
@@ -278,9 +278,9 @@ func (in Input) configMap(prefix, dir string, data map[string]string) input {
 }
 
 func secretVolume(name string, optional bool) corev1.VolumeSource {
-	source := &corev1.SecretVolumeSource{SecretName: name, DefaultMode: ptr(secretMode)}
+	source := &corev1.SecretVolumeSource{SecretName: name, DefaultMode: new(secretMode)}
 	if optional {
-		source.Optional = ptr(true)
+		source.Optional = new(true)
 	}
 	return corev1.VolumeSource{Secret: source}
 }
@@ -290,7 +290,7 @@ func (m Mount) input(index string) input {
 	source := secretVolume(m.Secret, true)
 	if m.Secret == "" {
 		source = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: m.ConfigMap}, Optional: ptr(true)}}
+			LocalObjectReference: corev1.LocalObjectReference{Name: m.ConfigMap}, Optional: new(true)}}
 	}
 	return input{name: "mount-" + index, path: DirMounts + "/" + index, source: source}
 }
@@ -304,7 +304,7 @@ func (in Input) meta(name string) metav1.ObjectMeta {
 			manifests.LabelMachineOSConfig: in.Config.Name},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: mcfgv1.GroupVersion.String(), Kind: "MachineOSBuild", Name: b.Name, UID: b.UID,
-			Controller: ptr(true), BlockOwnerDeletion: ptr(true),
+			Controller: new(true), BlockOwnerDeletion: new(true),
 		}},
 	}
 }
@@ -361,5 +361,3 @@ func architecture(platform, own string) string {
 	arch, _, _ = strings.Cut(arch, "/") // without a variant
 	return cmp.Or(arch, own)
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -32,13 +32,13 @@ func (in Input) job(inputs []input) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: in.meta(JobName(in.Build.Name)),
 		Spec: batchv1.JobSpec{
-			Completions: ptr(int32(1)), Parallelism: ptr(int32(1)),
-			BackoffLimit: ptr(o.BackoffLimit), ActiveDeadlineSeconds: &seconds,
-			PodReplacementPolicy: ptr(batchv1.Failed), // never two builders of one build
+			Completions: new(int32(1)), Parallelism: new(int32(1)),
+			BackoffLimit: new(o.BackoffLimit), ActiveDeadlineSeconds: &seconds,
+			PodReplacementPolicy: new(batchv1.Failed), // never two builders of one build
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 				{
 					Action: batchv1.PodFailurePolicyActionFailJob,
-					OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{ContainerName: ptr(Container),
+					OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{ContainerName: new(Container),
 						Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{ExitFinal}},
 				},
 				{
@@ -72,8 +72,8 @@ func (in Input) pod(inputs []input) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		ServiceAccountName:            o.ServiceAccount,
-		AutomountServiceAccountToken:  ptr(false),
-		EnableServiceLinks:            ptr(false),
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: &grace,
 		ImagePullSecrets:              pulls,
 		NodeSelector:                  selector,
@@ -84,7 +84,7 @@ func (in Input) pod(inputs []input) corev1.PodSpec {
 			corev1.Volume{Name: volumeTmp, VolumeSource: scratch}),
 	}
 	if o.PodUserNamespace {
-		spec.HostUsers = ptr(false)
+		spec.HostUsers = new(false)
 	}
 	userNamespace := UserNamespaceShift
 	if o.Privileged || o.PodUserNamespace {
@@ -111,22 +111,22 @@ func (in Input) pod(inputs []input) corev1.PodSpec {
 // the id mapping of a user namespace, in which everything else happens.
 func (o Options) security() *corev1.SecurityContext {
 	c := &corev1.SecurityContext{
-		RunAsUser: ptr(int64(0)), RunAsGroup: ptr(int64(0)), ReadOnlyRootFilesystem: ptr(true),
+		RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), ReadOnlyRootFilesystem: new(true),
 	}
 	if o.SELinuxType != "" {
 		c.SELinuxOptions = &corev1.SELinuxOptions{Type: o.SELinuxType}
 	}
 	if o.SeccompLocalhost != "" {
 		c.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost,
-			LocalhostProfile: ptr(o.SeccompLocalhost)}
+			LocalhostProfile: new(o.SeccompLocalhost)}
 	}
 	if o.AppArmorLocalhost != "" {
 		c.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost,
-			LocalhostProfile: ptr(o.AppArmorLocalhost)}
+			LocalhostProfile: new(o.AppArmorLocalhost)}
 	}
 	switch {
 	case o.Privileged:
-		c.Privileged = ptr(true)
+		c.Privileged = new(true)
 		return c
 	case o.PodUserNamespace:
 		// The pod's root is no user of the node. RUN's capabilities, buildah's default set, must be within these; SYS_ADMIN
@@ -139,7 +139,7 @@ func (o Options) security() *corev1.SecurityContext {
 		}
 		return c
 	}
-	c.AllowPrivilegeEscalation = ptr(false)
+	c.AllowPrivilegeEscalation = new(false)
 	c.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"SETUID", "SETGID"}}
 	return c
 }

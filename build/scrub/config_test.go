@@ -13,8 +13,6 @@ import (
 	"dayone.dev/dayone/manifests/machineconfig"
 )
 
-func pointer[T any](v T) *T { return &v }
-
 func TestConfigKnowsSecrets(t *testing.T) {
 	file := func(mode int, content string) ign35.Config {
 		return ign35.Config{Storage: ign35.Storage{Files: []ign35.File{{Node: ign35.Node{Path: "/etc/f"},
@@ -46,16 +44,16 @@ func TestConfigKnowsSecrets(t *testing.T) {
 			"canary%2Fp canary/p http://", "***** ***** http://"},
 		{"a unit's environment", unit("[Service]\nEnvironment=TOKEN=canary-token\n"), "canary-token", "*****"},
 		{"a drop-in's environment", ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: "a.service",
-			Dropins: []ign35.Dropin{{Name: "a.conf", Contents: pointer("[Service]\nEnvironment=TOKEN=canary-token\n")}}}}}},
+			Dropins: []ign35.Dropin{{Name: "a.conf", Contents: new("[Service]\nEnvironment=TOKEN=canary-token\n")}}}}}},
 			"canary-token", "*****"},
 		{"what is appended to a private file", ign35.Config{Storage: ign35.Storage{Files: []ign35.File{{
-			Node: ign35.Node{Path: "/etc/f"}, FileEmbedded1: ign35.FileEmbedded1{Mode: pointer(0o600),
+			Node: ign35.Node{Path: "/etc/f"}, FileEmbedded1: ign35.FileEmbedded1{Mode: new(0o600),
 				Append: []ign35.Resource{machineconfig.Inline([]byte("canary-token\n"))}}}}}}, "canary-token", "*****"},
 		{"in quotes", unit("[Service]\nEnvironment=A=b \"TOKEN=canary token\" 'B=canary2'\n"), "canary token canary2",
 			"***** *****"},
 		{"over lines", unit("[Service]\nEnvironment=A=b \\\n  TOKEN=canary-token\n"), "canary-token", "*****"},
 		{"a user's hash", ign35.Config{Passwd: ign35.Passwd{Users: []ign35.PasswdUser{{Name: "core",
-			PasswordHash: pointer("$6$canary$hash")}}}}, "core:$6$canary$hash:1", "core:*****:1"},
+			PasswordHash: new("$6$canary$hash")}}}}, "core:$6$canary$hash:1", "core:*****:1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Equal(t, c.want, scrub.New(scrub.Config(c.config)).Replace(c.text))

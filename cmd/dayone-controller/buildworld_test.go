@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -177,9 +178,7 @@ func (w *buildWorld) podWorks(pool string) *corev1.Pod {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(of, batchv1.SchemeGroupVersion.WithKind("Job"))}},
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{Name: job.Container, Image: builderImage}}}}
-	for name, value := range of.Spec.Template.Labels {
-		pod.Labels[name] = value
-	}
+	maps.Copy(pod.Labels, of.Spec.Template.Labels)
 	w.create(pod)
 	w.reports(pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	w.await(func(c *assert.CollectT) {

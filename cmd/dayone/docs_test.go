@@ -193,8 +193,7 @@ func TestCommandsInSentences(t *testing.T) {
 			if err == nil {
 				err = found.ParseFlags(args)
 			}
-			var valueless *pflag.ValueRequiredError
-			if errors.As(err, &valueless) {
+			if _, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 				err = nil // the sentence is about the flag
 			}
 			if err == nil && len(found.Flags().Args()) > 0 {

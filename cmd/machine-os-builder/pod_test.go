@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,9 +95,7 @@ func (p *pod) content(v corev1.VolumeSource) (map[string][]byte, os.FileMode) {
 	take := func(name string, optional *bool) {
 		for _, s := range p.objects.Secrets {
 			if s.Name == name {
-				for k, raw := range s.Data {
-					files[k] = raw
-				}
+				maps.Copy(files, s.Data)
 				return
 			}
 		}

@@ -177,8 +177,8 @@ func addLayer(blob string, want map[string]wantFile) error {
 		}
 		path := "/" + strings.Trim(h.Name, "/")
 		base := filepath.Base(path)
-		if strings.HasPrefix(base, ".wh.") {
-			delete(want, filepath.Join(filepath.Dir(path), strings.TrimPrefix(base, ".wh.")))
+		if after, ok := strings.CutPrefix(base, ".wh."); ok {
+			delete(want, filepath.Join(filepath.Dir(path), after))
 			continue
 		}
 		if h.Typeflag != tar.TypeReg || !(strings.HasPrefix(path, "/usr/") || strings.HasPrefix(path, "/etc/")) {

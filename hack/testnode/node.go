@@ -248,8 +248,7 @@ func (n *Node) ask(ctx context.Context, order string) error {
 	var said bytes.Buffer
 	code, err := n.Run(ctx, Command{Argv: []string{"systemctl", order}, Stderr: &said,
 		Env: []string{"SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1"}})
-	var killed *exec.ExitError
-	if errors.As(err, &killed) {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil
 	}
 	if err == nil && code != 0 {

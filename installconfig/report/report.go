@@ -142,12 +142,10 @@ func (e *Invalid) Error() string {
 
 // Of returns the findings behind err: those of an *Invalid or a single Finding, else nil.
 func Of(err error) []Finding {
-	var invalid *Invalid
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*Invalid](err); ok {
 		return invalid.Findings
 	}
-	var one Finding
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[Finding](err); ok {
 		if one.Severity == "" {
 			one.Severity = Error // what is returned as an error refuses
 		}

@@ -143,8 +143,7 @@ func fieldPath(parts []any) string {
 
 // jsonReason is the decoder's message without Go's type names.
 func jsonReason(err error) string {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("%s cannot be a %s", orRoot(wrong.Field), wrong.Value)
 	}
 	return err.Error()

@@ -2,6 +2,7 @@ package machineconfig
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/coreos/ign-converter/translate/v23tov30"
 	v22 "github.com/coreos/ignition/config/v2_2"
@@ -48,8 +49,7 @@ func parse2(raw []byte) (ign35.Config, error) {
 func unify2(c ign22.Config) (ign22.Config, error) {
 	var files []ign22.File
 	paths := map[string]bool{}
-	for i := len(c.Storage.Files) - 1; i >= 0; i-- {
-		f := c.Storage.Files[i]
+	for _, f := range slices.Backward(c.Storage.Files) {
 		if !paths[f.Path] {
 			paths[f.Path] = true
 			files = append(files, f)
@@ -75,8 +75,7 @@ func unify2(c ign22.Config) (ign22.Config, error) {
 func unifyUnits2(units []ign22.Unit) []ign22.Unit {
 	var out []ign22.Unit
 	index := map[string]int{}
-	for i := len(units) - 1; i >= 0; i-- {
-		u := units[i]
+	for _, u := range slices.Backward(units) {
 		if u.Enable { // the 2.0 way to say enabled, gone in 3.x
 			yes := true
 			u.Enable, u.Enabled = false, &yes
@@ -110,8 +109,8 @@ func hasDropin2(dropins []ign22.SystemdDropin, name string) bool {
 func unifyKeys2(users []ign22.PasswdUser) []ign22.SSHAuthorizedKey {
 	var out []ign22.SSHAuthorizedKey
 	seen := map[ign22.SSHAuthorizedKey]bool{}
-	for i := len(users) - 1; i >= 0; i-- {
-		for _, k := range users[i].SSHAuthorizedKeys {
+	for _, user := range slices.Backward(users) {
+		for _, k := range user.SSHAuthorizedKeys {
 			if !seen[k] {
 				seen[k] = true
 				out = append(out, k)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
 
@@ -111,7 +112,7 @@ func swap(dir, staging string, folders []string) error {
 }
 
 func rollBack(undo []func()) {
-	for i := len(undo) - 1; i >= 0; i-- {
-		undo[i]()
+	for _, revert := range slices.Backward(undo) {
+		revert()
 	}
 }

@@ -61,8 +61,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil // its rendered configs go with it
 	}
 	failure := r.render(ctx, &pool)
-	var held inputs.HeldError
-	if errors.As(failure, &held) {
+	if held, ok := errors.AsType[inputs.HeldError](failure); ok {
 		r.o.Log.WithField("pool", pool.Name).WithField("reason", held.Text).Info("rendering waits")
 		return ctrl.Result{}, nil // the writing of the rest wakes the pool
 	}

@@ -72,10 +72,10 @@ func TestUnitsAreEnabledAndDisabled(t *testing.T) {
 	link := filepath.Join(f.m.root, "/etc/systemd/system/multi-user.target.wants/old.service")
 	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
 	require.NoError(t, os.Symlink("/etc/systemd/system/old.service", link))
-	f.join(withUnits("rendered-units-1", ign35.Unit{Name: "old.service", Enabled: ptr(true)},
-		ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
-	f.aim(withUnits("rendered-units-2", ign35.Unit{Name: "new.service", Enabled: ptr(true)},
-		ign35.Unit{Name: "same.service", Enabled: ptr(true)}), "")
+	f.join(withUnits("rendered-units-1", ign35.Unit{Name: "old.service", Enabled: new(true)},
+		ign35.Unit{Name: "same.service", Enabled: new(true)}), "")
+	f.aim(withUnits("rendered-units-2", ign35.Unit{Name: "new.service", Enabled: new(true)},
+		ign35.Unit{Name: "same.service", Enabled: new(true)}), "")
 	f.settle()
 	assert.Equal(t, []string{"--no-reload enable new.service"}, f.m.calls)
 	_, err := os.Lstat(link)

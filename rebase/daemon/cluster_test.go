@@ -268,15 +268,15 @@ func TestAServiceThatTheChangeRemovesIsNotRestartedForEver(t *testing.T) {
 	}
 	restart := []opv1.NodeDisruptionPolicySpecAction{{Type: opv1.DaemonReloadSpecAction},
 		{Type: opv1.RestartSpecAction, Restart: &opv1.RestartService{ServiceName: "app.service"}}}
-	app := ign35.Unit{Name: "app.service", Contents: ptr("[Service]\nExecStart=/bin/app\n")}
+	app := ign35.Unit{Name: "app.service", Contents: new("[Service]\nExecStart=/bin/app\n")}
 	for _, c := range []struct {
 		name  string
 		after []ign35.Unit
 		fails bool
 	}{
 		{"removed", nil, false},
-		{"masked", []ign35.Unit{{Name: "app.service", Mask: ptr(true)}}, false},
-		{"kept", []ign35.Unit{{Name: "app.service", Contents: ptr("[Service]\nExecStart=/bin/none\n")}}, true},
+		{"masked", []ign35.Unit{{Name: "app.service", Mask: new(true)}}, false},
+		{"kept", []ign35.Unit{{Name: "app.service", Contents: new("[Service]\nExecStart=/bin/none\n")}}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t)

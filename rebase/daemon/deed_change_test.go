@@ -171,14 +171,14 @@ func (g *deeds) machineConfig(i int) *mcfgv1.MachineConfig {
 		"/etc/kubernetes/credential-providers/x", "/etc/nmstate/openshift/x.yml"} {
 		if g.often(50) {
 			c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path},
-				FileEmbedded1: ign35.FileEmbedded1{Mode: ptr([]int{0o644, 0o600}[g.IntN(2)]),
+				FileEmbedded1: ign35.FileEmbedded1{Mode: new([]int{0o644, 0o600}[g.IntN(2)]),
 					Contents: machineconfig.Inline([]byte(g.pick("1", "2", "3")))}})
 		}
 	}
 	for _, name := range []string{"app.service", "db.service"} {
 		if g.often(30) {
 			c.Systemd.Units = append(c.Systemd.Units,
-				ign35.Unit{Name: name, Contents: ptr("[Service]\nExecStart=/bin/" + g.pick("a", "b") + "\n")})
+				ign35.Unit{Name: name, Contents: new("[Service]\nExecStart=/bin/" + g.pick("a", "b") + "\n")})
 		}
 	}
 	if g.often(30) {

@@ -41,8 +41,6 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
 
-func ptr[T any](v T) *T { return &v }
-
 // machine stands in for a node's OS: deployments that become booted by a reboot, and an /etc that each image brings.
 // The real deployers are tested on ostree hosts; here the agent's way through its states is.
 type machine struct {
@@ -205,8 +203,8 @@ func rendered(name string, files ...string) *mcfgv1.MachineConfig {
 	for _, f := range files {
 		path, contents, _ := strings.Cut(f, "=")
 		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path,
-			User: ign35.NodeUser{ID: ptr(os.Getuid())}, Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
-			FileEmbedded1: ign35.FileEmbedded1{Mode: ptr(0o644), Contents: machineconfig.Inline([]byte(contents))}})
+			User: ign35.NodeUser{ID: new(os.Getuid())}, Group: ign35.NodeGroup{ID: new(os.Getgid())}},
+			FileEmbedded1: ign35.FileEmbedded1{Mode: new(0o644), Contents: machineconfig.Inline([]byte(contents))}})
 	}
 	raw, err := machineconfig.Encode(c)
 	if err != nil {

@@ -27,7 +27,7 @@ func (f *fixture) write(path, text string) {
 func enables(mc *mcfgv1.MachineConfig, units ...string) *mcfgv1.MachineConfig {
 	return change(mc, func(c *ign35.Config) {
 		for _, name := range units {
-			c.Systemd.Units = append(c.Systemd.Units, ign35.Unit{Name: name, Enabled: ptr(true)})
+			c.Systemd.Units = append(c.Systemd.Units, ign35.Unit{Name: name, Enabled: new(true)})
 		}
 	})
 }

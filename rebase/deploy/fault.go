@@ -56,8 +56,7 @@ func (f *Fault) Unwrap() error { return f.Err }
 
 // ClassOf tells the class of the first Fault in err's chain; ClassInternal when there is none.
 func ClassOf(err error) Class {
-	var f *Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Fault](err); ok {
 		return f.Class
 	}
 	return ClassInternal

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -77,8 +78,6 @@ func template(name string) string {
 
 func with(units map[string]bool, name string) map[string]bool {
 	out := map[string]bool{name: true}
-	for k, v := range units {
-		out[k] = v
-	}
+	maps.Copy(out, units)
 	return out
 }

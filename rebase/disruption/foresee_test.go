@@ -260,8 +260,8 @@ func TestOwnersAndUsers(t *testing.T) {
 		return append(out, p.Impossible...)
 	}
 	plain := mc(file("/etc/a", "1"))
-	assert.Equal(t, []string{"/etc/a owner"}, change(plain, mc(owned(ptr("core"), nil))))
-	assert.Equal(t, []string{"/etc/a owner"}, change(plain, mc(owned(nil, ptr("core")))))
+	assert.Equal(t, []string{"/etc/a owner"}, change(plain, mc(owned(new("core"), nil))))
+	assert.Equal(t, []string{"/etc/a owner"}, change(plain, mc(owned(nil, new("core")))))
 	assert.Empty(t, change(plain, mc(file("/etc/a", "1"))))
 	assert.NotEmpty(t, change(mc(key("other", "k")), mc()), "another user goes")
 	assert.NotEmpty(t, change(mc(), mc(key("other", "k"))), "another user comes")

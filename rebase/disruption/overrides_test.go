@@ -21,12 +21,12 @@ func storage(change func(*ign35.Storage)) part {
 func TestStorageOfNewNodesAlone(t *testing.T) {
 	disks := storage(func(s *ign35.Storage) { s.Disks = []ign35.Disk{{Device: "/dev/sdb"}} })
 	filesystems := storage(func(s *ign35.Storage) {
-		s.Filesystems = []ign35.Filesystem{{Device: "/dev/sdb1", Format: ptr("xfs")}}
+		s.Filesystems = []ign35.Filesystem{{Device: "/dev/sdb1", Format: new("xfs")}}
 	})
 	raid := storage(func(s *ign35.Storage) {
-		s.Raid = []ign35.Raid{{Name: "data", Level: ptr("raid1"), Devices: []ign35.Device{"/dev/sdb"}}}
+		s.Raid = []ign35.Raid{{Name: "data", Level: new("raid1"), Devices: []ign35.Device{"/dev/sdb"}}}
 	})
-	luks := storage(func(s *ign35.Storage) { s.Luks = []ign35.Luks{{Name: "data", Device: ptr("/dev/sdb1")}} })
+	luks := storage(func(s *ign35.Storage) { s.Luks = []ign35.Luks{{Name: "data", Device: new("/dev/sdb1")}} })
 	const (
 		allDisks   = opv1.IrreconcilableValidationOverridesStorageDisks
 		allSystems = opv1.IrreconcilableValidationOverridesStorageFileSystems

@@ -19,15 +19,13 @@ import (
 	"dayone.dev/dayone/rebase/disruption"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // part is one piece of a rendered config.
 type part func(*mcfgv1.MachineConfig, *ign35.Config)
 
 func file(path, contents string) part {
 	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
 		c.Storage.Files = append(c.Storage.Files, ign35.File{Node: ign35.Node{Path: path},
-			FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Inline([]byte(contents)), Mode: ptr(0o644)}})
+			FileEmbedded1: ign35.FileEmbedded1{Contents: machineconfig.Inline([]byte(contents)), Mode: new(0o644)}})
 	}
 }
 
@@ -47,7 +45,7 @@ func mode(path, contents string, m int) part {
 
 func unit(name, contents string) part {
 	return func(_ *mcfgv1.MachineConfig, c *ign35.Config) {
-		c.Systemd.Units = append(c.Systemd.Units, ign35.Unit{Name: name, Contents: &contents, Enabled: ptr(true)})
+		c.Systemd.Units = append(c.Systemd.Units, ign35.Unit{Name: name, Contents: &contents, Enabled: new(true)})
 	}
 }
 

@@ -82,8 +82,7 @@ func refuse(w http.ResponseWriter, status int, code, message string, detail any)
 
 // plain leaves the URL out of an error: a peer's name is beside it.
 func plain(err error) error {
-	var sent *url.Error
-	if errors.As(err, &sent) {
+	if sent, ok := errors.AsType[*url.Error](err); ok {
 		return sent.Err
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -26,9 +27,7 @@ func (f *Forwarder) send(ctx context.Context, s source, p peers.Peer, q question
 	if err != nil {
 		return nil, err
 	}
-	for key, values := range q.header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, q.header)
 	req.Header.Set("User-Agent", "dayone-forwarder")
 	account, err := s.account(q.repository)
 	if err != nil {

@@ -148,13 +148,11 @@ func TestCollectBesidePushes(t *testing.T) {
 	s := open(t, root, storage.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		for ctx.Err() == nil {
 			_, _ = s.Collect(ctx, storage.CollectOptions{Grace: -1}) // without grace: the worst case
 		}
-	}()
+	})
 	stored := map[digest.Digest]digest.Digest{}
 	for i := range 150 {
 		layer := []byte(fmt.Sprint("layer", i))

@@ -236,14 +236,12 @@ func (c *copier) once(ctx context.Context, res *Result) ([]byte, error) {
 	events := make(chan types.ProgressProperties)
 	opts.Progress = events
 	var done sync.WaitGroup
-	done.Add(1)
-	go func() {
-		defer done.Done()
+	done.Go(func() {
 		for e := range events {
 			heard()
 			c.count(e, res)
 		}
-	}()
+	})
 	src := types.ImageReference(exact{c.src})
 	if c.o.signatures {
 		src = c.src // the library lets nobody pass on sigstore's signatures; the destination has the blobs

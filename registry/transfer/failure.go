@@ -132,8 +132,7 @@ func Temporary(err error) bool {
 		certificateError(err) {
 		return false
 	}
-	var status docker.UnexpectedHTTPStatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[docker.UnexpectedHTTPStatusError](err); ok {
 		return temporaryStatus(status.StatusCode)
 	}
 	if code := hiddenStatus(err); code != 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -122,12 +123,10 @@ func send(ctx context.Context, at site, method, path string, header http.Header)
 	if err != nil {
 		return nil, err
 	}
-	for key, values := range header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, header)
 	resp, err := at.client.Do(req)
-	var sent *url.Error
-	if errors.As(err, &sent) { // it has the URL, which may be a signed one of the registry's own store
+	// It has the URL, which may be a signed one of the registry's own store.
+	if sent, ok := errors.AsType[*url.Error](err); ok {
 		return nil, sent.Err
 	}
 	return resp, err

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -137,9 +138,7 @@ func leaves(path string, value any) map[string]string {
 	}
 	out := map[string]string{}
 	for key, v := range below {
-		for name, leaf := range leaves(strings.TrimPrefix(path+"."+key, "."), v) {
-			out[name] = leaf
-		}
+		maps.Copy(out, leaves(strings.TrimPrefix(path+"."+key, "."), v))
 	}
 	return out
 }

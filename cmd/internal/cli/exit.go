@@ -91,8 +91,7 @@ func Hopeless(err error) error { return exitError{err, exitHopeless} }
 
 // codeOf is the exit code of a failure.
 func codeOf(err error) int {
-	var e exitError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[exitError](err); ok {
 		return e.code
 	}
 	return ExitFailed

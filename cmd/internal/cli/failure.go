@@ -34,8 +34,7 @@ func failureOf(err error) Failure {
 	if f.Findings != nil {
 		f.ExitCode = ExitRefused
 	}
-	var of *fs.PathError
-	if errors.As(err, &of) {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		f.File = of.Path
 	}
 	return f

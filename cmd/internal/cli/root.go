@@ -60,8 +60,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	if err == nil {
 		return ExitOK
 	}
-	var answer Answer
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[Answer](err); ok {
 		return int(answer)
 	}
 	return explain(root, args, err, out, stderr)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,8 +111,8 @@ func live(ctx context.Context, o Options, phases []phase) (report *Report, err e
 	l := &life{o: o, recorder: recorder{view: o.View, report: &Report{Work: o.Work, Started: time.Now()}}}
 	l.o.View.Line(played)
 	defer func() {
-		for i := len(l.ends) - 1; i >= 0; i-- {
-			err = errors.Join(err, l.ends[i](context.WithoutCancel(ctx)))
+		for _, end := range slices.Backward(l.ends) {
+			err = errors.Join(err, end(context.WithoutCancel(ctx)))
 		}
 	}()
 	for _, p := range phases {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -310,8 +311,6 @@ func (b *Builder) make(ctx context.Context, c *mcfgv1.MachineOSConfig, rendered 
 			RenderedImagePushSpec: mcfgv1.ImageTagFormat(repository + ":" + name),
 		},
 	}
-	for k, v := range labels {
-		m.Labels[k] = v
-	}
+	maps.Copy(m.Labels, labels)
 	return m, client.IgnoreAlreadyExists(b.Client.Create(ctx, m))
 }

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,9 +91,7 @@ func (w *rollout) pool() {
 		Annotations: map[string]string{manifests.AnnotationStandalone: ""}}, Spec: w.controllerConfig()})
 	role := map[string]string{"node-role.kubernetes.io/worker": ""}
 	n := w.node()
-	for key, value := range role {
-		n.Labels[key] = value
-	}
+	maps.Copy(n.Labels, role)
 	require.NoError(w.t, w.client.Update(w.t.Context(), n))
 	mc := w.config("50-app", "one")
 	mc.Labels = map[string]string{manifests.LabelRole: "worker"}

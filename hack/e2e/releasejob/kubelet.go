@@ -261,9 +261,8 @@ func command(ctx context.Context, c corev1.Container, programs, dir, message str
 
 // ended is the state of a container whose process has ended.
 func ended(err error, c corev1.Container, message, log string) *corev1.ContainerStateTerminated {
-	var exit *exec.ExitError
 	state := &corev1.ContainerStateTerminated{FinishedAt: metav1.Now(), Reason: "Completed"}
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		state.ExitCode, state.Reason = int32(max(exit.ExitCode(), 1)), "Error"
 	} else if err != nil {
 		state.ExitCode, state.Reason, state.Message = 128, "StartError", err.Error()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -192,9 +193,7 @@ func (w *world) labelled(img v1.Image, labels map[string]string) v1.Image {
 	config, err := img.ConfigFile()
 	require.NoError(w.t, err)
 	config = config.DeepCopy()
-	for k, v := range labels {
-		config.Config.Labels[k] = v
-	}
+	maps.Copy(config.Config.Labels, labels)
 	img, err = mutate.ConfigFile(img, config)
 	require.NoError(w.t, err)
 	return img

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -192,9 +193,7 @@ func (own ownPolicy) file(c *collected) ([]byte, error) {
 			scopes[c.release] = accept // its mirror serves it under this name
 		}
 	}
-	for s, required := range c.trusted {
-		scopes[s] = required
-	}
+	maps.Copy(scopes, c.trusted)
 	if len(scopes) == 0 {
 		return nil, nil
 	}

@@ -14,12 +14,10 @@ import (
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func file(path, contents string, mode int) ign35.File {
 	// Tests run without root, too: the owner is whoever runs them.
-	return ign35.File{Node: ign35.Node{Path: path, User: ign35.NodeUser{ID: ptr(os.Getuid())},
-		Group: ign35.NodeGroup{ID: ptr(os.Getgid())}},
+	return ign35.File{Node: ign35.Node{Path: path, User: ign35.NodeUser{ID: new(os.Getuid())},
+		Group: ign35.NodeGroup{ID: new(os.Getgid())}},
 		FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline([]byte(contents))}}
 }
 
@@ -90,9 +88,9 @@ func TestUnits(t *testing.T) {
 	root := t.TempDir()
 	h := hostfiles.Host{Root: root}
 	c := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{
-		{Name: "a.service", Contents: ptr("[Unit]\n"),
-			Dropins: []ign35.Dropin{{Name: "10.conf", Contents: ptr("[Service]\n")}}},
-		{Name: "b.service", Mask: ptr(true)}, {Name: "c.service", Enabled: ptr(true)}}}}
+		{Name: "a.service", Contents: new("[Unit]\n"),
+			Dropins: []ign35.Dropin{{Name: "10.conf", Contents: new("[Service]\n")}}},
+		{Name: "b.service", Mask: new(true)}, {Name: "c.service", Enabled: new(true)}}}}
 	require.NoError(t, apply(h, ign35.Config{}, c))
 	paths, err := h.Paths(c)
 	require.NoError(t, err)
@@ -160,7 +158,7 @@ func TestWhatCannotBeApplied(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, entries)
 	named := file("/etc/a", "x", 0o644)
-	named.User = ign35.NodeUser{Name: ptr("nobody-here")}
+	named.User = ign35.NodeUser{Name: new("nobody-here")}
 	require.ErrorContains(t, apply(h, config(), config(named)), "nobody-here")
 }
 
@@ -170,7 +168,7 @@ func TestOwnersByName(t *testing.T) {
 	write(t, root, "/usr/lib/passwd", "core:x:"+itoa(os.Getuid())+":1::/:/bin/sh\n")
 	write(t, root, "/etc/group", "broken\ncore:x:"+itoa(os.Getgid())+":\n")
 	f := file("/etc/a", "x", 0o644)
-	f.User, f.Group = ign35.NodeUser{Name: ptr("core")}, ign35.NodeGroup{Name: ptr("core")}
+	f.User, f.Group = ign35.NodeUser{Name: new("core")}, ign35.NodeGroup{Name: new("core")}
 	require.NoError(t, apply(h, config(), config(f)))
 	got, err := h.Verify(config(f))
 	require.NoError(t, err)
@@ -230,7 +228,7 @@ func TestWhatCannotBeWrittenCanBeTakenAway(t *testing.T) {
 	root := t.TempDir()
 	h := hostfiles.Host{Root: root}
 	nobodys := file("/etc/b", "x", 0o644)
-	nobodys.User = ign35.NodeUser{Name: ptr("nobody-here")}
+	nobodys.User = ign35.NodeUser{Name: new("nobody-here")}
 	bad := config(file("/etc/a", "x", 0o644), nobodys)
 	require.ErrorContains(t, apply(h, config(), bad), "nobody-here")
 	good := config(file("/etc/c", "x", 0o644))

@@ -21,7 +21,7 @@ func TestUnitsThatAreNotEnabledAreSaid(t *testing.T) {
 	c := ign35.Config{Systemd: ign35.Systemd{Units: []ign35.Unit{unit("linked.service", wanted, true),
 		unit("vendor@.service", wanted, true), unit("lost.service", wanted, true),
 		unit("off.service", wanted, false), unit("static.service", "[Service]\nExecStart=/bin/a\n# [Install]\n", true),
-		{Name: "stock.service", Enabled: ptr(true)}}}}
+		{Name: "stock.service", Enabled: new(true)}}}}
 	for _, u := range c.Systemd.Units {
 		if u.Contents != nil {
 			write(t, h.Root, "/etc/systemd/system/"+u.Name, *u.Contents)

@@ -48,8 +48,7 @@ func ofFinalizer(ctx context.Context, boot string) (string, error) {
 	var out, complaint bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaint
 	if err := c.Run(); err != nil {
-		var ended *exec.ExitError
-		if errors.As(err, &ended) {
+		if _, ok := errors.AsType[*exec.ExitError](err); ok {
 			return "", nil // there is no boot before this one, or nothing is kept of it
 		}
 		return "", fmt.Errorf("read the journal of %s: %w", finalizer, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -158,10 +159,8 @@ func keptRecords(records map[string]string, dropped map[string]int) map[string]s
 
 // plainPath gives the path below the image's root, without a leading slash; "" is the root itself.
 func plainPath(name string) (string, error) {
-	for _, element := range strings.Split(name, "/") {
-		if element == ".." {
-			return "", fmt.Errorf("path %q leaves the image: %w", name, ErrHostile)
-		}
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return "", fmt.Errorf("path %q leaves the image: %w", name, ErrHostile)
 	}
 	if strings.ContainsRune(name, 0) {
 		return "", fmt.Errorf("path %q holds a zero byte: %w", name, ErrHostile)

@@ -30,8 +30,7 @@ func ask(ctx context.Context, command ...string) error {
 	asked := exec.CommandContext(ctx, command[0], command[1:]...)
 	asked.Env = append(os.Environ(), skipAuto)
 	out, err := asked.CombinedOutput()
-	var ended *exec.ExitError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
 		// The shutdown that it asked for ends the agent's service and every process in it.
 		if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM {
 			return nil
