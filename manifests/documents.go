@@ -30,7 +30,7 @@ func Documents(raw []byte, name string, o ReadOptions) ([]Document, error) {
 		d := Document{JSON: doc.raw, Origin: Origin{File: name, Document: len(out) + 1, Line: doc.line}}
 		place := d.Origin.At("", "too-large")
 		place.Next = "divide the file, or the object: the cluster takes 1.5 MiB"
-		if len(out) >= cmp.Or(o.MaxDocuments, DefaultMaxDocuments) ||
+		if len(out) >= maxDocuments ||
 			len(doc.raw) > cmp.Or(o.MaxDocumentBytes, DefaultMaxDocumentBytes) {
 			bad.Errorf(place, "the document is the %d. of its file and has %d bytes: that is more than may be read",
 				d.Origin.Document, len(doc.raw))

@@ -13,12 +13,12 @@ import (
 	"dayone.dev/dayone/installconfig/report"
 )
 
-// Bounds of what is read when ReadOptions leave them at zero. An install directory has some 200 manifests of a few
-// kilobytes; etcd refuses objects above 1.5 MiB.
+// Bounds of what is read; a Default is where ReadOptions leave it at zero. An install directory has some 200 manifests
+// of a few kilobytes; etcd refuses objects above 1.5 MiB.
 const (
-	DefaultMaxFileBytes  = 32 << 20
+	MaxFileBytes         = 32 << 20
 	DefaultMaxTotalBytes = 256 << 20
-	DefaultMaxDocuments  = 5000
+	maxDocuments         = 5000
 	// DefaultMaxDocumentBytes leaves room for an object of etcd's limit in verbose YAML. Parsing takes some fifty times a
 	// document's size.
 	DefaultMaxDocumentBytes = 4 << 20
@@ -26,12 +26,8 @@ const (
 
 // ReadOptions bound what ReadDir reads; the zero value has the defaults.
 type ReadOptions struct {
-	// MaxFileBytes refuses larger files, in bytes. Default DefaultMaxFileBytes.
-	MaxFileBytes int64
 	// MaxTotalBytes refuses directories whose files together are larger, in bytes. Default DefaultMaxTotalBytes.
 	MaxTotalBytes int64
-	// MaxDocuments refuses files with more documents. Default DefaultMaxDocuments.
-	MaxDocuments int
 	// MaxDocumentBytes refuses larger documents, in bytes. Default DefaultMaxDocumentBytes.
 	MaxDocumentBytes int
 	// ExpandLists reads the items of a v1 List, as kubectl get writes it. Default: a List is passed over, as MCO does at
@@ -85,7 +81,7 @@ func ReadDir(dir string, o ReadOptions) (*Set, error) {
 			continue
 		}
 		shown := path.Join(o.Prefix, entry.Name())
-		raw, err := readFile(root, entry.Name(), min(cmp.Or(o.MaxFileBytes, int64(DefaultMaxFileBytes)), left))
+		raw, err := readFile(root, entry.Name(), min(MaxFileBytes, left))
 		if err == nil && raw != nil {
 			left -= int64(len(raw))
 			err = set.add(raw, shown, o, kinds)
@@ -121,13 +117,12 @@ func (s *Set) add(raw []byte, name string, o ReadOptions, kinds map[string]map[s
 	if err != nil {
 		return err
 	}
-	limit := cmp.Or(o.MaxDocuments, DefaultMaxDocuments)
 	var bad report.Report
 	for i, doc := range docs {
 		count := i + 1
-		if count > limit {
+		if count > maxDocuments {
 			place := report.Finding{File: name, Line: doc.line, Rule: "too-many-documents", Next: "divide the file"}
-			bad.Errorf(place, "the file holds more than %d documents", limit)
+			bad.Errorf(place, "the file holds more than %d documents", maxDocuments)
 			break
 		}
 		if most := cmp.Or(o.MaxDocumentBytes, DefaultMaxDocumentBytes); len(doc.raw) > most {

@@ -119,7 +119,7 @@ func readSet(dir, name string) (*manifests.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read hand-over plan: %w", err)
 	}
-	set, err := manifests.Read(raw, name, manifests.ReadOptions{MaxDocumentBytes: manifests.DefaultMaxFileBytes})
+	set, err := manifests.Read(raw, name, manifests.ReadOptions{MaxDocumentBytes: manifests.MaxFileBytes})
 	if err != nil {
 		return nil, fmt.Errorf("read hand-over plan: %w", err)
 	}

@@ -30,11 +30,9 @@ func inPlaceFlow(o Options, in *preflight.Input, records *records, images prefli
 	if err != nil {
 		return flow{}, fmt.Errorf("name this node's registry: %w", err)
 	}
-	own := o.Host
-	if own == "" {
-		if own, err = ownAddress(); err != nil {
-			return flow{}, err
-		}
+	own, err := ownAddress()
+	if err != nil {
+		return flow{}, err
 	}
 	return flow{Options: o, records: records, started: func() {}, host: day1.Host{Options: o.Options, In: in,
 		Registry: registry, Listen: ":" + port, Names: []string{host, own}, ProveName: true, Together: true, ByMCO: true,

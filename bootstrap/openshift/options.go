@@ -79,10 +79,7 @@ type Options struct {
 	// Root stands before the installer's paths; default "/".
 	Root string
 	// Base returns the release's OS image before MCO has rendered, so that it is prefetched. Default: no prefetch.
-	Base func(context.Context) (string, error)
-	// Host is how nodes reach this host; default: that of the configuration, else the address of this host's default
-	// route.
-	Host     string
+	Base     func(context.Context) (string, error)
 	Renderer Renderer
 	Gate     Gate
 	Cluster  Cluster

@@ -99,10 +99,7 @@ func newFlow(o Options, in *preflight.Input, records *records) (flow, error) {
 		return inPlaceFlow(o, in, records, images)
 	}
 	c := in.Sidecar.Config.BootstrapRegistry
-	host := o.Host
-	if host == "" {
-		host = c.Host
-	}
+	host := c.Host
 	if host == "" {
 		if host, err = ownAddress(); err != nil {
 			return flow{}, err

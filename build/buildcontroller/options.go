@@ -31,8 +31,8 @@ const (
 	DefaultPullSecret = "global-pull-secret-copy"
 	// defaultPoll is the pause before a queued build asks for a slot again, beside the event that announces a free one.
 	defaultPoll = 30 * time.Second
-	// defaultTidyInterval is how often an ended build is checked again whose image is in use somewhere.
-	defaultTidyInterval = 10 * time.Minute
+	// tidyInterval is how often an ended build is checked again whose image is in use somewhere.
+	tidyInterval = 10 * time.Minute
 	// DefaultLeaveAfter is how long the deletion of a build waits for a registry, from its first refusal on, before it
 	// leaves the image behind.
 	DefaultLeaveAfter = 10 * time.Minute
@@ -56,8 +56,6 @@ type Options struct {
 	PullSecret string
 	// Poll is how soon is looked again at what no event announces: room in a registry, MachineConfigs; default 30 seconds.
 	Poll time.Duration
-	// TidyInterval is how often an ended build is checked again whose image is in use somewhere; default 10 minutes.
-	TidyInterval time.Duration
 	// LeaveAfter is how long the deletion of a build waits for its registry; default DefaultLeaveAfter.
 	LeaveAfter time.Duration
 	// Images reaches the registries.
@@ -114,7 +112,6 @@ func (o Options) withDefaults() Options {
 	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	o.PullSecret = cmp.Or(o.PullSecret, DefaultPullSecret)
 	o.Poll = cmp.Or(o.Poll, defaultPoll)
-	o.TidyInterval = cmp.Or(o.TidyInterval, defaultTidyInterval)
 	o.LeaveAfter = cmp.Or(o.LeaveAfter, DefaultLeaveAfter)
 	o.Log = cmp.Or(o.Log, report.NoLog())
 	o.Job.Namespace = o.Namespace

@@ -50,7 +50,7 @@ func prune(ctx context.Context, x scope, s state) (state, error) {
 				return s, err
 			}
 			if refs.other != "" && refs.build == "" {
-				s = s.again(x.o.TidyInterval)
+				s = s.again(tidyInterval)
 				continue
 			}
 		}

@@ -21,8 +21,8 @@ const (
 	minSlack = time.Minute
 	// defaultBackoff is how many pods a Job starts after the first one failed for a reason that may pass.
 	defaultBackoff = 2
-	// defaultGrace is the time between SIGTERM and SIGKILL: the builder needs none of it to clear up.
-	defaultGrace = 10 * time.Second
+	// grace is the time between SIGTERM and SIGKILL, in seconds: the builder needs none of it to clear up.
+	grace = 10
 )
 
 // Options are how build pods run. The zero value but for BuilderImage is right for a cluster whose container runtime
@@ -44,8 +44,6 @@ type Options struct {
 	Deadline time.Duration
 	// BackoffLimit is how often the Job starts another pod after a failure that may pass; default 2, negative never.
 	BackoffLimit int32
-	// Grace is the time between SIGTERM and SIGKILL; default 10 s.
-	Grace time.Duration
 	// Resources of the container; default requests 100m of a processor and 256Mi, with MemoryLimit. A base of 200 MB was
 	// seen to build within 128Mi: page cache is given back.
 	Resources corev1.ResourceRequirements
@@ -57,12 +55,8 @@ type Options struct {
 	WorkLimit *resource.Quantity
 	// NodeSelector is added to the selection of operating system and architecture.
 	NodeSelector map[string]string
-	// Tolerations of the pod.
-	Tolerations []corev1.Toleration
 	// PriorityClass of the pod; default cluster.BuildPriorityClass.
 	PriorityClass string
-	// HostAliases are names that the pod shall know, for registries that the cluster's DNS does not.
-	HostAliases []corev1.HostAlias
 
 	// Privileged runs the pod privileged. It is a policy of its own that an admin must ask for: the root of such a pod is
 	// the node's.
@@ -110,7 +104,6 @@ func (o Options) withDefaults() Options {
 	o.BuilderDeadline = cmp.Or(o.BuilderDeadline, build.DefaultTimeout)
 	o.Deadline = cmp.Or(o.Deadline, o.BuilderDeadline+deadlineSlack)
 	o.BackoffLimit = max(cmp.Or(o.BackoffLimit, defaultBackoff), 0)
-	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	if o.Resources.Requests == nil && o.Resources.Limits == nil {
 		o.Resources = o.resources()
 	}

@@ -68,18 +68,15 @@ func (in Input) pod(inputs []input) corev1.PodSpec {
 		mounts = append(mounts, corev1.VolumeMount{Name: i.name, MountPath: DirInput + "/" + i.path, ReadOnly: true})
 	}
 	scratch := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: o.WorkLimit}}
-	grace := int64(o.Grace.Seconds())
 	spec := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		ServiceAccountName:            o.ServiceAccount,
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
-		TerminationGracePeriodSeconds: &grace,
+		TerminationGracePeriodSeconds: new(int64(grace)),
 		ImagePullSecrets:              pulls,
 		NodeSelector:                  selector,
-		Tolerations:                   o.Tolerations,
 		PriorityClassName:             o.PriorityClass,
-		HostAliases:                   o.HostAliases,
 		Volumes: append(volumes, corev1.Volume{Name: volumeWork, VolumeSource: scratch},
 			corev1.Volume{Name: volumeTmp, VolumeSource: scratch}),
 	}

@@ -3,7 +3,6 @@ package optin
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,8 +12,8 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
-// defaultWorkers is how many MachineOSConfigs are reconciled at once.
-const defaultWorkers = 4
+// workers is how many MachineOSConfigs are reconciled at once.
+const workers = 4
 
 // Options of the controllers. BuilderImage is required; the zero value of the rest is usable.
 type Options struct {
@@ -26,8 +25,6 @@ type Options struct {
 	BuilderArgs []string
 	// Version labels the builder's Deployment; default no label.
 	Version string
-	// Workers is how many MachineOSConfigs are reconciled at once; default 4.
-	Workers int
 	// Now is the clock of conditions; default time.Now.
 	Now func() time.Time
 	// Log takes a line for each action; default none.
@@ -41,16 +38,12 @@ func (o Options) Validate() error {
 	if o.BuilderImage == "" {
 		return errors.New("option builder image: it is empty; name the image with machine-os-builder, best by digest")
 	}
-	if o.Workers < 0 {
-		return fmt.Errorf("option workers: %d is less than one", o.Workers)
-	}
 	_, err := o.deployment()
 	return err
 }
 
 func (o Options) withDefaults() Options {
 	o.Namespace = cmp.Or(o.Namespace, cluster.DefaultNamespace)
-	o.Workers = cmp.Or(o.Workers, defaultWorkers)
 	o.Log = cmp.Or(o.Log, report.NoLog())
 	if o.Now == nil {
 		o.Now = time.Now

@@ -135,7 +135,7 @@ func (m *members) watch(mgr ctrl.Manager) error {
 			ctrlbuilder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(m.ofSecret)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(ofJob)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: m.o.Workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(m)
 }
 

@@ -2,7 +2,6 @@ package rendercontroller
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,8 +17,8 @@ const (
 	defaultSettle = 5 * time.Second
 	// defaultKeep is how many rendered configs of a pool are kept that nothing refers to.
 	defaultKeep = 3
-	// defaultWorkers is how many pools are rendered at once; rendering holds all MachineConfigs of a pool in memory twice.
-	defaultWorkers = 1
+	// workers is how many pools are rendered at once; rendering holds all MachineConfigs of a pool in memory twice.
+	workers = 1
 )
 
 // Options of the controller; the zero value is usable and renders for the version "".
@@ -35,8 +34,6 @@ type Options struct {
 	Settle time.Duration
 	// Keep is how many rendered configs of a pool are kept that nothing refers to; default defaultKeep, negative none.
 	Keep int
-	// Workers is how many pools are rendered at once; default defaultWorkers.
-	Workers int
 	// Metrics gets the controller's metrics; default none.
 	Metrics prometheus.Registerer
 	// Now is the clock of conditions; default time.Now.
@@ -45,18 +42,9 @@ type Options struct {
 	Log *logrus.Entry
 }
 
-// Validate names the first option that cannot be.
-func (o Options) Validate() error {
-	if o.Workers < 0 {
-		return fmt.Errorf("option workers: %d is less than one", o.Workers)
-	}
-	return nil
-}
-
 func (o Options) withDefaults() Options {
 	o.Settle = max(cmp.Or(o.Settle, defaultSettle), 0)
 	o.Keep = max(cmp.Or(o.Keep, defaultKeep), 0)
-	o.Workers = cmp.Or(o.Workers, defaultWorkers)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -33,9 +33,6 @@ import (
 // operator (v1alpha1) of OpenShift. Kinds of the latter two that the API does not have when it is called are not
 // watched.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	if err := o.Validate(); err != nil {
-		return err
-	}
 	o = o.withDefaults()
 	known := map[string]bool{}
 	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), o: o,
@@ -70,7 +67,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		known[fmt.Sprintf("%T", kind)] = true
 		b = b.Watches(kind, settled(o.Settle, all))
 	}
-	if err := b.WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).Complete(r); err != nil {
+	if err := b.WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(r); err != nil {
 		return fmt.Errorf("start render controller: %w", err)
 	}
 	return nil

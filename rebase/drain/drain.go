@@ -30,9 +30,10 @@ func (p Pod) String() string { return fmt.Sprintf("%s/%s: %s", p.Namespace, p.Na
 type Drainer struct {
 	// Client needs to list pods, get DaemonSets and create evictions.
 	Client kubernetes.Interface
-	// GracePeriodSeconds that pods get to end; 0: each pod's own.
-	GracePeriodSeconds int
 }
+
+// ownGrace lets each pod end in its own time.
+const ownGrace = -1
 
 // policyV1 is the only version of evictions that servers since Kubernetes 1.25 know.
 var policyV1 = schema.GroupVersion{Group: "policy", Version: "v1"}
@@ -66,13 +67,9 @@ func (d *Drainer) Step(ctx context.Context, node string) ([]Pod, error) {
 }
 
 func (d *Drainer) helper(ctx context.Context) *drain.Helper {
-	grace := -1
-	if d.GracePeriodSeconds > 0 {
-		grace = d.GracePeriodSeconds
-	}
 	// Bare pods and pods with emptyDir volumes would keep a node from ever being updated; they end with the reboot anyway.
 	return &drain.Helper{Ctx: ctx, Client: d.Client, Force: true, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
-		GracePeriodSeconds: grace, Out: io.Discard, ErrOut: io.Discard}
+		GracePeriodSeconds: ownGrace, Out: io.Discard, ErrOut: io.Discard}
 }
 
 // evict asks for one pod's eviction and says why the pod is still there; empty: it is gone.

@@ -30,7 +30,7 @@ func TestAClockThatIsSetAtAnyMomentMakesNoDrainFail(t *testing.T) {
 			f.r = draincontroller.New(f.env.ClientAs(t, cluster.DefaultNamespace, cluster.Controller), pods, f.ev,
 				draincontroller.Options{Now: func() time.Time {
 					if asked++; asked > moment {
-						return clocktest.Set(t, time.Now(), 3*draincontroller.DefaultLimit)
+						return clocktest.Set(t, time.Now(), 3*draincontroller.Limit)
 					}
 					return time.Now()
 				}})

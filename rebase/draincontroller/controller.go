@@ -36,8 +36,8 @@ import (
 const name = "drain-controller"
 
 const (
-	// DefaultLimit is after which time a drain counts as failed; it is tried on. MCO's limit.
-	DefaultLimit = time.Hour
+	// Limit is after which time a drain counts as failed; it is tried on. MCO's limit.
+	Limit = time.Hour
 	// slowAfter is after which time a drain counts as slow, which an event tells. MCO's DrainRequeueFailingThreshold.
 	slowAfter = 10 * time.Minute
 	// firstPoll is how soon a node with remaining pods is checked again at first: many pods leave at once. The pause grows
@@ -62,10 +62,6 @@ type Options struct {
 	Log *logrus.Entry
 	// Now is the clock; default time.Now.
 	Now func() time.Time
-	// Limit is after which time a drain counts as failed; default DefaultLimit.
-	Limit time.Duration
-	// GracePeriodSeconds that pods get to end; default: each pod's own.
-	GracePeriodSeconds int
 	// Metrics gets the controller's metrics; default: no metrics.
 	Metrics prometheus.Registerer
 }
@@ -89,12 +85,9 @@ func New(c client.Client, pods kubernetes.Interface, recorder events.EventRecord
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Limit <= 0 {
-		o.Limit = DefaultLimit
-	}
 	o.Log = cmp.Or(o.Log, report.NoLog())
-	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods, GracePeriodSeconds: o.GracePeriodSeconds},
-		events: recorder, o: o, metrics: newMetrics()}
+	return &Reconciler{client: c, live: c, drain: drain.Drainer{Client: pods}, events: recorder, o: o,
+		metrics: newMetrics()}
 }
 
 // SetupWithManager lets mgr run the controller.

@@ -236,7 +236,7 @@ func TestBudgetHoldsUntilItLetsGo(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, f.object().Spec.Unschedulable, "an uncordon in the middle is undone")
 
-	f.now = f.now.Add(draincontroller.DefaultLimit - time.Second)
+	f.now = f.now.Add(draincontroller.Limit - time.Second)
 	f.restart()
 	_, err = f.look()
 	require.NoError(t, err)

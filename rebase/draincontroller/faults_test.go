@@ -128,7 +128,7 @@ func TestTheNextDrainHasATimeOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, f.answered())
 	// The update fails; hours later a corrected one begins with a drain, the node still being cordoned.
-	f.now = f.now.Add(3 * draincontroller.DefaultLimit)
+	f.now = f.now.Add(3 * draincontroller.Limit)
 	f.budget()
 	f.pod("kept", map[string]string{"keep": "me"})
 	f.askFor(nodestate.Drain, "rendered-worker-3")
@@ -182,7 +182,7 @@ func TestWhoUncordonsAfterTheDrainFindsTheNodeDrainedAgain(t *testing.T) {
 		n.Spec.Unschedulable, n.Annotations[manifests.AnnotationState] = false, "Degraded"
 	})
 	f.pod("kept", map[string]string{"keep": "me"})
-	f.now = f.now.Add(3 * draincontroller.DefaultLimit)
+	f.now = f.now.Add(3 * draincontroller.Limit)
 	_, err := f.look()
 	require.NoError(t, err)
 	assert.False(t, f.answered(), "the agent waits")

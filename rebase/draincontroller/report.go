@@ -39,18 +39,18 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 	took := r.took(n).Round(time.Second)
 	r.tellSlow(n, took, message)
 	pause := max(firstPoll, min(took, pollInterval))
-	if took < r.o.Limit && r.reportedLately(n.Name) {
+	if took < Limit && r.reportedLately(n.Name) {
 		return pause, nil
 	}
 	if failure != nil {
 		r.o.Log.WithField("node", n.Name).WithError(failure).Warn("pods not asked to leave")
 	}
-	if took < r.o.Limit {
+	if took < Limit {
 		r.reported.Store(n.Name, r.o.Now())
 		return pause, r.report(ctx, n.Name, condition(mcfgv1.MachineConfigNodeUpdateDrained, false, "Draining",
 			message))
 	}
-	message = fmt.Sprintf("the drain has taken longer than %s and continues: %s", r.o.Limit, message)
+	message = fmt.Sprintf("the drain has taken longer than %s and continues: %s", Limit, message)
 	r.metrics.failed.WithLabelValues(n.Name).Set(1)
 	failed, err := r.failedBefore(ctx, n.Name)
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Reconciler) waiting(ctx context.Context, n *corev1.Node, remaining []dr
 // tellSlow tells once of each drain that it takes long, long before it counts as failed.
 func (r *Reconciler) tellSlow(n *corev1.Node, took time.Duration, message string) {
 	began := n.Annotations[manifests.AnnotationDrainStarted]
-	if took < slowAfter || took >= r.o.Limit {
+	if took < slowAfter || took >= Limit {
 		return
 	}
 	if told, found := r.slow.Swap(n.Name, began); found && told == began {

@@ -52,8 +52,6 @@ type IgnitionOptions struct {
 	DaemonURL string
 	// DaemonSHA512 is the agent's hash in hex, with DaemonURL.
 	DaemonSHA512 string
-	// Gate holds kubelet back until first boot is done.
-	Gate bool
 }
 
 // Ignition makes the config (spec 3.5) that the config server merges last into what it serves.
@@ -90,7 +88,7 @@ func Ignition(o IgnitionOptions) (ign35.Config, error) {
 		}
 		files = append(files, fetched(DaemonPath, 0o755, o.DaemonURL, "sha512-"+o.DaemonSHA512))
 	}
-	unit, enabled := unitText(o.Gate), true
+	unit, enabled := unitText(), true
 	return ign35.Config{
 		Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
 		Storage:  ign35.Storage{Files: files},
@@ -183,12 +181,10 @@ SystemCallErrorNumber=EPERM
 CapabilityBoundingSet=~CAP_SYS_TIME CAP_SYS_MODULE CAP_SYSLOG CAP_SYS_BOOT CAP_SYS_RAWIO CAP_SYS_PACCT
 CapabilityBoundingSet=~CAP_SYS_TTY_CONFIG CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_LEASE CAP_AUDIT_CONTROL CAP_AUDIT_READ`
 
-// unitText gives the unit's text. With gate, nothing that needs the node's final OS (kubelet and what it stands for)
-// starts before first boot is done; the boot's start transaction then waits as long. The conditions are of the kind
-// that small init systems know, too. /sysroot is on every host that ostree or bootc booted, /run/ostree-booted is not
-// on bootc's with composefs.
-func unitText(gate bool) string {
-	lines := []string{
+// unitText gives the unit's text. The conditions are of the kind that small init systems know, too. /sysroot is on every
+// host that ostree or bootc booted, /run/ostree-booted is not on bootc's with composefs.
+func unitText() string {
+	return strings.Join([]string{
 		"[Unit]",
 		"Description=Boot this node into the OS image of its config",
 		"Documentation=https://dayone.dev/docs/operators/node.md",
@@ -197,18 +193,10 @@ func unitText(gate bool) string {
 		"ConditionPathExists=!" + StateDir + "/done",
 		"Wants=network-online.target",
 		"After=network-online.target",
-	}
-	if gate {
-		lines = append(lines, "Before=kubelet.service kubelet-dependencies.target crio.service")
-	}
-	lines = append(lines, "", "[Service]")
-	if gate {
-		lines = append(lines, "Type=oneshot", "RemainAfterExit=yes", "TimeoutStartSec=infinity")
-	} else {
-		lines = append(lines, "Type=exec")
-	}
-	return strings.Join(append(lines,
-		"ExecStart="+DaemonPath+" firstboot",
+		"",
+		"[Service]",
+		"Type=exec",
+		"ExecStart=" + DaemonPath + " firstboot",
 		"Restart=on-failure",
 		"RestartSec=5",
 		"SyslogIdentifier=dayone-firstboot",
@@ -218,5 +206,6 @@ func unitText(gate bool) string {
 		"",
 		"[Install]",
 		"WantedBy=multi-user.target",
-		""), "\n")
+		"",
+	}, "\n")
 }

@@ -85,12 +85,6 @@ func TestIgnitionRefuses(t *testing.T) {
 	}
 }
 
-func TestGateHoldsKubeletBack(t *testing.T) {
-	assert.NotContains(t, unitText(false), "kubelet")
-	assert.Contains(t, unitText(true), "Before=kubelet.service")
-	assert.Contains(t, unitText(true), "Type=oneshot")
-}
-
 func TestParseConfigRefusesWhatItDoesNotKnow(t *testing.T) {
 	for _, bad := range []string{"", "{}", `{"version":2}`, `{"version":1,"unknown":1}`, `{"version":1,"retryMin":"-1s"}`,
 		`{"version":1,"retryMin":5}`, `{"version":1,"retryMax":"soon"}`, `{"version":1,"deployer":"x"}`} {

@@ -32,8 +32,7 @@ func TestUnitsAreConfined(t *testing.T) {
 	agent, err := assets.AgentUnit()
 	require.NoError(t, err)
 	assert.Contains(t, agent, "\n"+sandbox+"\n")
-	for name, text := range map[string]string{assets.AgentUnitName: agent, UnitName: unitText(true),
-		"without-gate.service": unitText(false)} {
+	for name, text := range map[string]string{assets.AgentUnitName: agent, UnitName: unitText()} {
 		t.Run(name, func(t *testing.T) {
 			unit := filepath.Join(t.TempDir(), name)
 			require.NoError(t, os.WriteFile(unit, []byte(strings.ReplaceAll(text, DaemonPath, "/bin/true")), 0o600))

@@ -58,7 +58,7 @@ func readConfig(file string) (*mcfgv1.MachineConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read rendered config: %w", err)
 	}
-	set, err := manifests.Read(raw, file, manifests.ReadOptions{MaxDocumentBytes: manifests.DefaultMaxFileBytes})
+	set, err := manifests.Read(raw, file, manifests.ReadOptions{MaxDocumentBytes: manifests.MaxFileBytes})
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +101,14 @@ func newRenderParityCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			theirs, err := manifests.ReadDir(cluster, manifests.ReadOptions{ExpandLists: true,
-				MaxDocumentBytes: manifests.DefaultMaxFileBytes})
+				MaxDocumentBytes: manifests.MaxFileBytes})
 			if err != nil {
 				return err
 			}
 			ours := &manifests.Set{}
 			for _, folder := range []string{render.ConfigsDir, render.PoolsDir} {
 				part, err := manifests.ReadDir(filepath.Join(bootstrap, folder),
-					manifests.ReadOptions{MaxDocumentBytes: manifests.DefaultMaxFileBytes})
+					manifests.ReadOptions{MaxDocumentBytes: manifests.MaxFileBytes})
 				if err != nil {
 					return err
 				}

@@ -172,9 +172,9 @@ func readFile(name string) ([]byte, error) {
 }
 
 func bounded(r io.Reader) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, manifests.DefaultMaxFileBytes+1))
-	if err == nil && len(raw) > manifests.DefaultMaxFileBytes {
-		err = fmt.Errorf("it has more than %d bytes: divide it", manifests.DefaultMaxFileBytes)
+	raw, err := io.ReadAll(io.LimitReader(r, manifests.MaxFileBytes+1))
+	if err == nil && len(raw) > manifests.MaxFileBytes {
+		err = fmt.Errorf("it has more than %d bytes: divide it", manifests.MaxFileBytes)
 	}
 	return raw, err
 }
