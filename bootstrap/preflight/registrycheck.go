@@ -43,7 +43,8 @@ func CheckRegistries(ctx context.Context, in *Input) ([]Probe, error) {
 	}
 	defer os.RemoveAll(scratch)
 	c := prober{scratch: scratch}
-	if c.caFile, err = credentials.File(scratch, "ca.pem", slices.Concat(in.RegistryCA, in.Nodes.TrustBundle)); err != nil {
+	trusted := slices.Concat(in.RegistryCA, in.Nodes.TrustBundle)
+	if c.caFile, err = credentials.File(scratch, "ca.pem", trusted); err != nil {
 		return nil, err
 	}
 	for i, p := range in.Pools {

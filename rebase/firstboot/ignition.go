@@ -181,8 +181,8 @@ SystemCallErrorNumber=EPERM
 CapabilityBoundingSet=~CAP_SYS_TIME CAP_SYS_MODULE CAP_SYSLOG CAP_SYS_BOOT CAP_SYS_RAWIO CAP_SYS_PACCT
 CapabilityBoundingSet=~CAP_SYS_TTY_CONFIG CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_LEASE CAP_AUDIT_CONTROL CAP_AUDIT_READ`
 
-// unitText gives the unit's text. The conditions are of the kind that small init systems know, too. /sysroot is on every
-// host that ostree or bootc booted, /run/ostree-booted is not on bootc's with composefs.
+// unitText gives the unit's text. The conditions are of the kind that small init systems know, too. /sysroot is on
+// every host that ostree or bootc booted, /run/ostree-booted is not on bootc's with composefs.
 func unitText() string {
 	return strings.Join([]string{
 		"[Unit]",

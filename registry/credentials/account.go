@@ -116,8 +116,8 @@ func Write(path string, raw []byte) (err error) {
 	return nil
 }
 
-// File writes what a client reaches a registry with, an auth file or CAs, into a file of a directory. Only its owner can
-// read it. Empty content needs no file: path is empty then.
+// File writes what a client reaches a registry with, an auth file or CAs, into a file of a directory. Only its owner
+// can read it. Empty content needs no file: path is empty then.
 func File(dir, name string, content []byte) (path string, err error) {
 	if len(content) == 0 {
 		return "", nil
