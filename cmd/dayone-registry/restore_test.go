@@ -82,7 +82,7 @@ func (w *accountsWorld) drop(h host, image wanted.Image) error {
 	return remote.Delete(at, options...)
 }
 
-// TestRestoreOfEtcd: etcd is set back to a copy of its data, with the controller, the agents' work for registries and
+// TestRestoreOfEtcd: etcd is set back to a snapshot, with the controller, the agents' work for registries and
 // the nodes' pulls at work. What the list of then wants again comes from the one registry that still has it; what none
 // has is named. An image that was built since stays where it is. Nodes go back to the accounts of then by themselves,
 // and pull.
@@ -102,9 +102,7 @@ func TestRestoreOfEtcd(t *testing.T) {
 	w.reports("AllHeld", "3 images are in the registries of 3 ready")
 	w.haveAccounts()
 	then := w.nodes["w0"].account(t)
-	w.restoring.Store(true)
 	restore := w.env.BackUp(t)
-	w.restoring.Store(false)
 
 	require.NoError(t, w.env.Client.Delete(t.Context(), builds[0]))
 	require.NoError(t, w.env.Client.Delete(t.Context(), builds[1]))
@@ -126,8 +124,8 @@ func TestRestoreOfEtcd(t *testing.T) {
 
 	w.restoring.Store(true)
 	restore()
-	// Kubernetes tells no watcher that revisions have begun again, so programs go by what they saw until they are started
-	// anew: https://kubernetes.io/docs/tasks/administer-cluster/configure-upgrade-etcd/
+	// Kubernetes tells no watcher that revisions have begun again. The program notices it and ends (cmd/internal/manager);
+	// here it does not run as a process.
 	stop()
 	_, stop = w.control(1 << 30)
 	began := time.Now()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,11 +38,11 @@ func Assets(ctx context.Context, log *logrus.Entry) (dir string, err error) {
 	if log == nil {
 		log = report.NoLog()
 	}
-	src, err := source(ctx)
+	src, err := source(ctx, binaryModule)
 	if err != nil {
 		return "", err
 	}
-	key, err := recipeKey(ctx, src)
+	key, err := recipeKey(ctx, src, "main.go", "go.mod", "go.sum")
 	if err != nil {
 		return "", err
 	}
@@ -64,50 +63,58 @@ func Assets(ctx context.Context, log *logrus.Entry) (dir string, err error) {
 	})
 }
 
-// Verify checks the module of the programs: that its files are as go would write them and its modules unchanged. That
-// it compiles, Assets says; go vet would look at all of Kubernetes first, for minutes.
+// Verify checks the modules of the programs: that their files are as go would write them and their modules unchanged.
+// That they compile, Assets and Etcdutl say; go vet would look at all of Kubernetes first, for minutes.
 func Verify(ctx context.Context) error {
-	src, err := source(ctx)
-	if err != nil {
-		return err
-	}
-	for _, args := range [][]string{{"mod", "tidy", "-diff"}, {"mod", "verify"}} {
-		if out, err := goCommand(ctx, src, args...); err != nil {
-			return fmt.Errorf("verify hack/kube/binary: %w %s", err, out)
+	for _, module := range []string{binaryModule, etcdutlModule} {
+		src, err := source(ctx, module)
+		if err != nil {
+			return err
+		}
+		for _, args := range [][]string{{"mod", "tidy", "-diff"}, {"mod", "verify"}} {
+			if out, err := goCommand(ctx, src, args...); err != nil {
+				return fmt.Errorf("verify %s: %w %s", module, err, out)
+			}
 		}
 	}
 	return nil
 }
 
-// source finds hack/kube/binary from anywhere inside the tree, as tests and go run are.
-func source(ctx context.Context) (string, error) {
+// Modules of programs, below the root of this tree.
+const (
+	binaryModule  = "hack/kube/binary"
+	etcdutlModule = "hack/kube/etcdutl"
+)
+
+// source finds a module from anywhere inside the tree, as tests and go run are.
+func source(ctx context.Context, module string) (string, error) {
 	out, err := goCommand(ctx, "", "env", "GOMOD")
 	if err != nil {
 		return "", err
 	}
 	for dir := filepath.Dir(out); ; dir = filepath.Dir(dir) {
-		src := filepath.Join(dir, "hack", "kube", "binary")
+		src := filepath.Join(dir, filepath.FromSlash(module))
 		if _, err := os.Stat(filepath.Join(src, "go.mod")); err == nil {
 			return src, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("find hack/kube/binary: not inside dayone's source tree: run from a directory in it")
+			return "", fmt.Errorf("find %s: not inside dayone's source tree: run from a directory in it", module)
 		}
 	}
 }
 
-// recipeKey hashes all that decides what the program is.
-func recipeKey(ctx context.Context, src string) (string, error) {
+// recipeKey hashes all that decides what a program is: its module's files, the version of Go, and the platform.
+func recipeKey(ctx context.Context, src string, files ...string) (string, error) {
 	version, err := goCommand(ctx, src, "env", "GOVERSION", "GOOS", "GOARCH")
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, version)
-	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
+	for _, name := range files {
 		raw, err := os.ReadFile(filepath.Join(src, name))
 		if err != nil {
-			return "", fmt.Errorf("hash sources of kubernetes: %w", err)
+			return "", fmt.Errorf("hash sources of a program: %w", err)
 		}
 		fmt.Fprintf(h, "%s %x\n", name, sha256.Sum256(raw))
 	}

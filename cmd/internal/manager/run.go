@@ -60,8 +60,8 @@ func NewCommand(p Program) *cobra.Command {
 	return c
 }
 
-// Run works until ctx ends, which is no error, or until the lease is lost, which is one: the process should end and be
-// started again. It releases the lease at the end, so that another copy continues at once.
+// Run works until ctx ends, which is no error, or until the lease is lost or etcd was restored from a backup, which is
+// one: the process should end and be started again. It releases the lease at the end, so that another copy continues at once.
 func Run(ctx context.Context, p Program, o Options, cfg *rest.Config, log *logrus.Entry) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, p Program, o Options, cfg *rest.Config, log *logru
 	return nil
 }
 
-// New is a manager with o's settings and without controllers.
+// New is a manager with o's settings and without controllers. It ends with an error when etcd was restored.
 func New(p Program, o Options, cfg *rest.Config, log *logrus.Entry) (manager.Manager, error) {
 	o = o.withDefaults()
 	scheme, err := connect.Scheme()
@@ -118,7 +118,8 @@ func New(p Program, o Options, cfg *rest.Config, log *logrus.Entry) (manager.Man
 		return nil, fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)
 	}
 	if err := errors.Join(m.AddHealthzCheck("alive", healthz.Ping),
-		m.AddReadyzCheck("caches", synced(m.GetCache()))); err != nil {
+		m.AddReadyzCheck("caches", synced(m.GetCache())),
+		m.Add(restoreWatch{cache: m.GetCache(), api: m.GetAPIReader(), every: restoreInterval, log: log})); err != nil {
 		return nil, fmt.Errorf("set up probes: %w", err)
 	}
 	return m, nil

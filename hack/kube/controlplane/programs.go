@@ -15,13 +15,14 @@ func (p *Plane) spec(name string, args ...string) process.Spec {
 // EtcdData is the directory of etcd's data.
 func (p *Plane) EtcdData() string { return filepath.Join(p.options.Dir, "etcd") }
 
-func (p *Plane) etcdURL() string { return "http://127.0.0.1:" + strconv.Itoa(p.options.Ports.Etcd) }
+// EtcdURL is where etcd serves clients, without TLS.
+func (p *Plane) EtcdURL() string { return "http://127.0.0.1:" + strconv.Itoa(p.options.Ports.Etcd) }
 
 // Etcd keeps nothing over a crash of the machine: nobody needs that here.
 func (p *Plane) Etcd() process.Spec {
 	return p.spec("etcd",
 		"--data-dir="+p.EtcdData(),
-		"--listen-client-urls="+p.etcdURL(), "--advertise-client-urls="+p.etcdURL(),
+		"--listen-client-urls="+p.EtcdURL(), "--advertise-client-urls="+p.EtcdURL(),
 		"--listen-peer-urls=http://127.0.0.1:"+strconv.Itoa(p.options.Ports.Peer),
 		"--unsafe-no-fsync", "--socket-reuse-port="+strconv.FormatBool(p.options.SharePorts))
 }
@@ -29,7 +30,7 @@ func (p *Plane) Etcd() process.Spec {
 // APIServer authorizes with RBAC and the node authorizer, as clusters do.
 func (p *Plane) APIServer() process.Spec {
 	args := []string{
-		"--etcd-servers=" + p.etcdURL(),
+		"--etcd-servers=" + p.EtcdURL(),
 		"--bind-address=" + p.options.Listen, "--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(p.options.Ports.API), "--permit-port-sharing=" +
 			strconv.FormatBool(p.options.SharePorts),

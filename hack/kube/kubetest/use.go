@@ -2,9 +2,15 @@ package kubetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dayone.dev/dayone/hack/kube"
 )
 
 // As gives the credentials of a service account, which must exist: a token by TokenRequest, so that RBAC decides what
@@ -67,17 +75,62 @@ func (e *Env) RestartAPIServer(t testing.TB) {
 	e.StartAPIServer(t)
 }
 
-// BackUp copies etcd's data while neither etcd nor the API server runs, and gives what brings the copy back in the same
-// way: all that was written since is gone, and the API server's revisions begin again where they were.
-func (e *Env) BackUp(t testing.TB) (restore func()) {
+// BackUp takes a snapshot of etcd as etcdctl does, and gives what restores it with etcdutl and further arguments of
+// that, while neither etcd nor the API server runs: all that was written since is gone, and without --bump-revision the
+// API server's revisions begin again where they were.
+func (e *Env) BackUp(t testing.TB) (restore func(args ...string)) {
 	t.Helper()
-	data, kept := e.plane.EtcdData(), filepath.Join(t.TempDir(), "etcd")
-	e.withoutEtcd(t, func() error { return os.CopyFS(kept, os.DirFS(data)) })
-	return func() {
+	etcdutl, err := kube.Etcdutl(t.Context())
+	require.NoError(t, err)
+	kept := filepath.Join(t.TempDir(), "snapshot.db")
+	require.NoError(t, e.snapshot(t.Context(), kept))
+	return func(args ...string) {
 		t.Helper()
 		e.withoutEtcd(t, func() error {
-			return errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(kept)))
+			if err := os.RemoveAll(e.plane.EtcdData()); err != nil {
+				return err
+			}
+			out, err := exec.CommandContext(t.Context(), etcdutl, append([]string{"snapshot", "restore", kept, "--data-dir",
+				e.plane.EtcdData()}, args...)...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
 		})
+	}
+}
+
+// snapshot writes what etcd's gateway streams: pieces of the database, and its hash at the end
+// (etcd's rpc.proto, Maintenance.Snapshot).
+func (e *Env) snapshot(ctx context.Context, to string) (err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.plane.EtcdURL()+"/v3/maintenance/snapshot",
+		strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("take snapshot of etcd: %w", err)
+	}
+	defer answer.Body.Close()
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for in := json.NewDecoder(answer.Body); ; {
+		var piece struct {
+			Result struct{ Blob []byte }
+			Error  json.RawMessage
+		}
+		if err := in.Decode(&piece); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil || piece.Error != nil {
+			return fmt.Errorf("take snapshot of etcd: %s: %w: %s", answer.Status, err, piece.Error)
+		}
+		if _, err := f.Write(piece.Result.Blob); err != nil {
+			return err
+		}
 	}
 }
 
