@@ -61,7 +61,8 @@ func NewCommand(p Program) *cobra.Command {
 }
 
 // Run works until ctx ends, which is no error, or until the lease is lost or etcd was restored from a backup, which is
-// one: the process should end and be started again. It releases the lease at the end, so that another copy continues at once.
+// one: the process should end and be started again. It releases the lease at the end, so that another copy continues at
+// once.
 func Run(ctx context.Context, p Program, o Options, cfg *rest.Config, log *logrus.Entry) error {
 	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
