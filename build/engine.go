@@ -39,7 +39,6 @@ type ContainerImage struct {
 	Steps     []Step
 	CacheHits int
 	Log       string
-	Warnings  []string
 	// Isolation is how RUN was run, and IsolationReason says why.
 	Isolation       string
 	IsolationReason string

@@ -21,17 +21,16 @@ type archive struct {
 	scrub  *scrubber
 	mask   masker
 
-	maxFile, left int64
-	files         map[string]bool
-	notes         bytes.Buffer
-	full          bool
+	left  int64
+	files map[string]bool
+	notes bytes.Buffer
+	full  bool
 }
 
 func newArchive(w io.Writer, o Options, s *scrubber) *archive {
 	zip := gzip.NewWriter(w)
 	return &archive{zip: zip, tar: tar.NewWriter(zip), prefix: "log-bundle-" + o.ID, now: o.Now(), scrub: s,
-		mask:    newMasker(),
-		maxFile: o.MaxFile, left: o.MaxTotal, files: map[string]bool{}}
+		mask: newMasker(), left: o.MaxTotal, files: map[string]bool{}}
 }
 
 // note adds a line to the bundle's gather.log.

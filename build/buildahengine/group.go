@@ -28,7 +28,7 @@ type bounds struct {
 // group is a control group that bounds a build's processes and memory. An OCI runtime makes groups of the same name
 // below those of this process, in every controller.
 type group struct {
-	name, root string
+	name string
 	// dirs are the groups that were made, by controller.
 	dirs map[string]string
 }
@@ -36,7 +36,7 @@ type group struct {
 // newGroup makes a group under the pids and the memory controller (version 1 or 2) and puts the child in before it is
 // told what to do. Without a controller or the right to use it a build has no such bound, which is said in the log.
 func newGroup(root string, pid int, b bounds, log *logrus.Entry) *group {
-	g := &group{name: groupPrefix(root) + strconv.Itoa(pid), root: root, dirs: map[string]string{}}
+	g := &group{name: groupPrefix(root) + strconv.Itoa(pid), dirs: map[string]string{}}
 	rememberPlaces(root)
 	if b.processes > 0 && !g.bound("pids", pid, strconv.Itoa(b.processes), "pids.max") {
 		log.WithField("limit", b.processes).Debug("the number of a build's processes cannot be bounded on this host")

@@ -16,7 +16,6 @@ type File struct {
 	Stages []Stage
 	// Heading are the ARG instructions before the first FROM.
 	Heading []Instruction
-	root    *parser.Node
 	// escape is the character that continues a line.
 	escape rune
 }
@@ -78,7 +77,7 @@ func Parse(text string) (*File, error) {
 	if err != nil {
 		return nil, &syntaxError{Line: errorLine(text, err), Message: err.Error()}
 	}
-	file := &File{Text: text, root: result.AST, escape: result.EscapeToken}
+	file := &File{Text: text, escape: result.EscapeToken}
 	for _, node := range result.AST.Children {
 		in := instruction(node)
 		switch {

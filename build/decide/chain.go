@@ -29,7 +29,6 @@ func Decide(in Input) Decision {
 	if d.Action.Starts() {
 		d = start(&in, d)
 	}
-	d.Address = in.Address
 	if in.Problem == nil {
 		d.Interrupt = obsolete(&in, d)
 	}

@@ -159,7 +159,6 @@ type Decision struct {
 	Reason string
 	// Message is a sentence for people. It does not change as time goes by.
 	Message string
-	Address string
 	// BuildName is the build to begin, to use or to wait for.
 	BuildName string
 	// Attempt, Retries and Forced are those of the build to begin.

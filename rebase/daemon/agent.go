@@ -168,7 +168,7 @@ func New(o Options) (*Agent, error) {
 		trust: clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log,
 			synced: &syncedTrust{}},
 		account: &registryAccount{root: o.Root, node: o.Node, log: o.Log},
-		drift: &driftDetector{root: o.Root, deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
+		drift: &driftDetector{deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
 			log: o.Log, bell: b},
 		prefetch:    newPrefetcher(o, m, b),
 		pins:        newPinning(o, b),

@@ -31,7 +31,6 @@ var errDrift = errors.New("drift")
 // driftDetector finds what on the node is unlike its config or image: at once where the kernel reports changes, and
 // from time to time anyway.
 type driftDetector struct {
-	root     string
 	deployer deploy.Deployer
 	// repair puts files, units and SSH keys back instead of reporting them only.
 	repair  bool

@@ -33,7 +33,6 @@ type Preflight interface {
 
 // Question is what a Preflight checks.
 type Question struct {
-	Pool   string
 	Target target.Target
 	// Architectures of the pool's nodes, in Go's words, each once.
 	Architectures []string

@@ -114,7 +114,7 @@ func TestTheCheckLooksAsTheNodesDo(t *testing.T) {
 			if c.arch == nil {
 				c.arch = []string{runtime.GOARCH}
 			}
-			err := check.Check(t.Context(), nodecontroller.Question{Pool: f.pool, Target: target.Target{Config: c.config.Name,
+			err := check.Check(t.Context(), nodecontroller.Question{Target: target.Target{Config: c.config.Name,
 				Image: c.image}, Architectures: c.arch, PreBuilt: c.preBuilt})
 			if c.want == "" {
 				require.NoError(t, err)

@@ -70,7 +70,7 @@ func (c *checks) apply(ctx context.Context, o Options, d *decision) {
 // check asks for the image of a pool.
 func check(ctx context.Context, o Options, pool *rollout.PoolView) acceptance {
 	a := acceptance{target: pool.Pool.Target, reason: checksPassed, at: o.Now()}
-	a.err = o.Preflight.Check(ctx, Question{Pool: pool.Object.Name, Target: a.target,
+	a.err = o.Preflight.Check(ctx, Question{Target: a.target,
 		Architectures: architectures(pool), PreBuilt: pool.PreBuilt})
 	if a.err != nil {
 		a.reason = string(deploy.ClassOf(a.err))

@@ -39,8 +39,6 @@ type File struct {
 	Name string
 	// Content may be cut: see Truncated.
 	Content []byte
-	// Size is the whole file's, in bytes.
-	Size int64
 	// Truncated says that Content is not the whole file.
 	Truncated bool
 }
@@ -161,7 +159,7 @@ func shown(name string) string {
 
 // take keeps a file's content within the bounds.
 func (b *Bundle) take(name string, size int64, content io.Reader) error {
-	f := &File{Name: name, Size: size}
+	f := &File{Name: name}
 	room := min(int64(maxFile), maxKept-b.kept)
 	raw, err := io.ReadAll(io.LimitReader(content, room))
 	f.Content, f.Truncated = raw, int64(len(raw)) < size

@@ -3,18 +3,14 @@ package pull
 import (
 	"context"
 	"errors"
-
-	"github.com/opencontainers/go-digest"
 )
 
 // Inspected is what an image says of itself.
 type Inspected struct {
-	ManifestDigest digest.Digest
-	Architecture   string
-	Labels         map[string]string
-	Source         string // the mirror or registry that answered
-	Layers         int
-	Bytes          int64 // compressed, all layers
+	Labels map[string]string
+	Source string // the mirror or registry that answered
+	Layers int
+	Bytes  int64 // compressed, all layers
 	// Verified are the files of the policies that asked for a signature, and whose keys have signed the image.
 	Verified []string
 }
@@ -50,8 +46,7 @@ func inspectAt(ctx context.Context, c candidate, name string, required requiredA
 			return Inspected{}, classify("read signatures of "+name, err)
 		}
 	}
-	found = Inspected{ManifestDigest: f.manifestDigest, Architecture: f.config.Architecture,
-		Labels: f.config.Config.Labels, Source: c.name, Layers: len(f.layers)}
+	found = Inspected{Labels: f.config.Config.Labels, Source: c.name, Layers: len(f.layers)}
 	for _, one := range required {
 		found.Verified = append(found.Verified, one.file)
 	}
