@@ -226,7 +226,7 @@ func (r *reconciler) witness(w *world, b *mcfgv1.MachineOSBuild, seen []sight, n
 		return
 	}
 	text := shown.text()
-	packed, err := mcobuild.Pack(text, mcobuild.MaxKept)
+	packed, err := mcobuild.Pack(text)
 	if err != nil {
 		r.o.Log.WithError(err).WithField("build", b.Name).Error("log cannot be kept")
 		return

@@ -71,8 +71,8 @@ func join(head, tail string, left int64) string {
 	return strings.ToValidUTF8(head+tail, "?")
 }
 
-// Pack scrubs and compresses a log. What is longer than limit allows loses its middle.
-func Pack(text string, limit int) ([]byte, error) {
+// Pack scrubs and compresses a log. One that is longer than MaxKept when it is compressed loses its middle.
+func Pack(text string) ([]byte, error) {
 	text = clean(text)
 	for tail := len(text); ; tail /= 2 {
 		short := text
@@ -85,7 +85,7 @@ func Pack(text string, limit int) ([]byte, error) {
 		if err := errors.Join(err, w.Close()); err != nil {
 			return nil, fmt.Errorf("compress log: %w", err)
 		}
-		if out.Len() <= limit || tail == 0 {
+		if out.Len() <= MaxKept || tail == 0 {
 			return out.Bytes(), nil
 		}
 	}

@@ -127,7 +127,7 @@ func TestRealOutputOfBuildahIsExplained(t *testing.T) {
 			assert.NotEmpty(t, got.Excerpt)
 			assert.LessOrEqual(t, len(got.Excerpt), build.ExcerptLines)
 			assert.NotContains(t, strings.Join(got.Excerpt, "\n"), "level=debug")
-			packed, err := mcobuild.Pack(text, mcobuild.MaxKept)
+			packed, err := mcobuild.Pack(text)
 			require.NoError(t, err)
 			kept, err := mcobuild.Unpack(packed)
 			require.NoError(t, err)
@@ -240,7 +240,7 @@ func TestALongLogKeepsItsBeginningAndItsEnd(t *testing.T) {
 	_, err = log.Write([]byte("\nthe last line\n"))
 	require.NoError(t, err)
 	assert.EqualValues(t, 8*len(noise)+30, log.Len())
-	packed, err := mcobuild.Pack(log.Text(), mcobuild.MaxKept)
+	packed, err := mcobuild.Pack(log.Text())
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(packed), mcobuild.MaxKept)
 	text, err := mcobuild.Unpack(packed)
@@ -251,7 +251,7 @@ func TestALongLogKeepsItsBeginningAndItsEnd(t *testing.T) {
 }
 
 func TestAKeyWhoseBeginningIsCutOffIsNoLog(t *testing.T) {
-	packed, err := mcobuild.Pack("canarykeyline\n-----END RSA PRIVATE KEY-----\nfine\n", mcobuild.MaxKept)
+	packed, err := mcobuild.Pack("canarykeyline\n-----END RSA PRIVATE KEY-----\nfine\n")
 	require.NoError(t, err)
 	text, err := mcobuild.Unpack(packed)
 	require.NoError(t, err)

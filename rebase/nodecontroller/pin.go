@@ -48,7 +48,7 @@ func pin(ctx context.Context, w *writer, d *decision) (time.Duration, error) {
 		if have == wanted && (told || wanted == "") {
 			continue
 		}
-		_, err := w.patchNode(ctx, name, "", map[string]*string{manifests.AnnotationPinnedImageSets: &wanted})
+		err := w.annotate(ctx, name, map[string]*string{manifests.AnnotationPinnedImageSets: &wanted})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("tell node %s its pinned images: %w", name, err))
 		}

@@ -19,7 +19,7 @@ func prefetch(ctx context.Context, w *writer, d *decision) (time.Duration, error
 	}
 	image := &d.Pool.Target.Image
 	set := func(node string, changes map[string]*string) error {
-		if _, err := w.patchNode(ctx, node, "", changes); client.IgnoreNotFound(err) != nil {
+		if err := w.annotate(ctx, node, changes); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("let node %s prefetch: %w", node, err)
 		}
 		return nil

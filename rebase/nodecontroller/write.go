@@ -30,11 +30,10 @@ type writer struct {
 	imageless atomic.Bool
 }
 
-// patchNode changes annotations of a node: nil removes one. version is the resource version that the node must still
-// have; empty: any.
-func (w *writer) patchNode(ctx context.Context, name, version string, annotations map[string]*string) (*corev1.Node,
-	error) {
-	return w.changeNode(ctx, name, nodeChange{Metadata: nodeMeta{ResourceVersion: version, Annotations: annotations}})
+// annotate changes annotations of a node: nil removes one.
+func (w *writer) annotate(ctx context.Context, name string, changes map[string]*string) error {
+	_, err := w.changeNode(ctx, name, nodeChange{Metadata: nodeMeta{Annotations: changes}})
+	return err
 }
 
 // nodeChange is what is changed of a node; what it leaves out stays.

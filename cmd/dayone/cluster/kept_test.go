@@ -29,7 +29,7 @@ func TestLogsOfABuildBesideMCO(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.AdvisorNamespace}}))
 	w.build("worker-1", machineosbuild.Failed, machineosbuild.Cause{})
 	keep := func(name, log string) {
-		packed, err := mcobuild.Pack(log, mcobuild.MaxKept)
+		packed, err := mcobuild.Pack(log)
 		require.NoError(t, err)
 		r := mcobuild.Record{Build: name, Config: "worker", Pool: "worker", Summary: "Cause (user): no such package.\n",
 			Log: packed, Attempts: mcobuild.Attempts{UID: "u", Outcome: "Failed"},

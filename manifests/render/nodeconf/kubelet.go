@@ -66,7 +66,7 @@ func Kubelet(item manifests.Item[*mcfgv1.KubeletConfig]) ([]File, []report.Findi
 		out = append(out, File{kubeletLogging, fmt.Appendf(nil, "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=%d\"\n", *level)})
 	}
 	if spec.TLSSecurityProfile != nil {
-		set, found := tlsSettings(spec.TLSSecurityProfile, "spec.tlsSecurityProfile", at)
+		set, found := tlsSettings(spec.TLSSecurityProfile, at)
 		bad.Add(found...)
 		maps.Copy(set, fields) // the kubelet's own fields say more than the profile, as in MCO
 		fields = set

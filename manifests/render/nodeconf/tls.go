@@ -20,7 +20,7 @@ func InheritedTLS(item manifests.Item[*configv1.APIServer]) ([]File, []report.Fi
 	if profile == nil {
 		return nil, nil, nil
 	}
-	fields, found := tlsSettings(profile, "spec.tlsSecurityProfile", func(path, rule, next string) report.Finding {
+	fields, found := tlsSettings(profile, func(path, rule, next string) report.Finding {
 		place := item.Origin.At(path, rule)
 		place.Next = next
 		return place
@@ -32,20 +32,23 @@ func InheritedTLS(item manifests.Item[*configv1.APIServer]) ([]File, []report.Fi
 	return []File{file}, found, err
 }
 
+// profilePath is where a KubeletConfig, as an APIServer, has its profile.
+const profilePath = "spec.tlsSecurityProfile"
+
 // tlsSettings are the kubelet's fields for a profile. Ciphers of the built-in profiles that no Go program has are left
 // out, as by MCO; of a profile of one's own they are named.
-func tlsSettings(profile *configv1.TLSSecurityProfile, path string, at placer) (map[string]any, []report.Finding) {
+func tlsSettings(profile *configv1.TLSSecurityProfile, at placer) (map[string]any, []report.Finding) {
 	var bad report.Report
 	spec, err := tlsprofile.Spec(profile)
 	if err != nil {
-		bad.Errorf(at(path, "tls-profile", "see the API's documentation of tlsSecurityProfile"), "%s", err)
+		bad.Errorf(at(profilePath, "tls-profile", "see the API's documentation of tlsSecurityProfile"), "%s", err)
 		return map[string]any{}, bad.Findings
 	}
 	suites, unknown := tlsprofile.Suites(spec.Ciphers)
 	if profile.Type == configv1.TLSProfileCustomType {
-		checkCustom(spec, path+".custom", at, &bad)
+		checkCustom(spec, at, &bad)
 		if len(unknown) > 0 && len(suites) > 0 {
-			bad.Warnf(at(path+".custom.ciphers", "tls-cipher", "use OpenSSL's names of ciphers that Go has"),
+			bad.Warnf(at(profilePath+".custom.ciphers", "tls-cipher", "use OpenSSL's names of ciphers that Go has"),
 				"the kubelet does not have the ciphers %q: they are left out", unknown)
 		}
 	}
@@ -54,20 +57,21 @@ func tlsSettings(profile *configv1.TLSSecurityProfile, path string, at placer) (
 		names = append(names, s.Name)
 	}
 	if len(names) == 0 {
-		bad.Errorf(at(path+".custom.ciphers", "tls-cipher", "name ciphers that Go has, by OpenSSL's names"),
+		bad.Errorf(at(profilePath+".custom.ciphers", "tls-cipher", "name ciphers that Go has, by OpenSSL's names"),
 			"the profile leaves the kubelet no cipher")
 	}
 	return map[string]any{"tlsMinVersion": string(spec.MinTLSVersion), "tlsCipherSuites": names}, bad.Findings
 }
 
 // checkCustom looks at what only a profile of one's own can get wrong.
-func checkCustom(spec *configv1.TLSProfileSpec, path string, at placer, bad *report.Report) {
+func checkCustom(spec *configv1.TLSProfileSpec, at placer, bad *report.Report) {
 	if !slices.Contains(tlsprofile.Versions(), spec.MinTLSVersion) {
-		bad.Errorf(at(path+".minTLSVersion", "tls-version", "use VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13"),
+		bad.Errorf(at(profilePath+".custom.minTLSVersion", "tls-version",
+			"use VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13"),
 			"minTLSVersion %q is not known", spec.MinTLSVersion)
 	}
 	if len(spec.Groups) > 0 {
-		bad.Warnf(at(path+".groups", "tls-groups", "remove groups, or accept the kubelet's own choice"),
+		bad.Warnf(at(profilePath+".custom.groups", "tls-groups", "remove groups, or accept the kubelet's own choice"),
 			"the kubelet has no setting for groups: they have no effect on it")
 	}
 }

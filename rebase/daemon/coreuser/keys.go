@@ -46,7 +46,7 @@ func ApplyKeys(root string, before, after ign35.Config) error {
 	if len(old) == 0 && len(now) == 0 {
 		return nil
 	}
-	user, found, err := find(root, Name)
+	user, found, err := find(root)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func VerifyKeys(root string, c ign35.Config) (at, why string, err error) {
 	if len(wanted) == 0 {
 		return "", "", nil
 	}
-	user, found, err := find(root, Name)
+	user, found, err := find(root)
 	if err != nil {
 		return "", "", err
 	}
@@ -102,7 +102,7 @@ func KeysPath(root string, c ign35.Config) (string, error) {
 	if len(keysOf(c)) == 0 {
 		return "", nil
 	}
-	user, found, err := find(root, Name)
+	user, found, err := find(root)
 	if err != nil || !found {
 		return "", err
 	}
@@ -257,25 +257,25 @@ func replaceBelow(home *os.Root, name string, data []byte, user account) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// find reads a user in the node's own tables.
-func find(root, name string) (account, bool, error) {
+// find reads the core user in the node's own tables.
+func find(root string) (account, bool, error) {
 	for _, dir := range []string{"etc", "usr/lib"} {
 		raw, err := os.ReadFile(filepath.Join(root, dir, "passwd"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return account{}, false, fmt.Errorf("look up %s: %w", name, err)
+			return account{}, false, fmt.Errorf("look up %s: %w", Name, err)
 		}
 		for _, line := range strings.Split(string(raw), "\n") {
 			f := strings.Split(line, ":")
-			if len(f) != 7 || f[0] != name {
+			if len(f) != 7 || f[0] != Name {
 				continue
 			}
 			uid, errUID := strconv.Atoi(f[2])
 			gid, errGID := strconv.Atoi(f[3])
 			if errUID != nil || errGID != nil || !path.IsAbs(f[5]) || path.Clean(f[5]) == "/" {
-				return account{}, false, fmt.Errorf("look up %s: its line in %s/passwd cannot be read", name, dir)
+				return account{}, false, fmt.Errorf("look up %s: its line in %s/passwd cannot be read", Name, dir)
 			}
 			return account{uid, gid, path.Clean(f[5])}, true, nil
 		}
