@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/hack/images"
@@ -182,10 +182,15 @@ type nfpmConfig struct {
 	Contents    []nfpmFile        `json:"contents"`
 	Scripts     map[string]string `json:"scripts"`
 	RPM         nfpmRPM           `json:"rpm"`
+	Deb         nfpmDeb           `json:"deb"`
 }
 
 type nfpmRPM struct {
 	BuildHost   string `json:"buildhost"`
+	Compression string `json:"compression"`
+}
+
+type nfpmDeb struct {
 	Compression string `json:"compression"`
 }
 
@@ -227,6 +232,8 @@ func (o options) packagesOf(ctx context.Context, work, arch string) error {
 		Scripts: map[string]string{"postinstall": filepath.Join(files, "postinstall.sh"),
 			"preremove": filepath.Join(files, "preremove.sh")},
 		RPM: nfpmRPM{BuildHost: "dayone.dev", Compression: "gzip:6"},
+		// nfpm's gzip of a deb, the default, takes seven times as long and gives a tenth more bytes.
+		Deb: nfpmDeb{Compression: "zstd"},
 	}
 	raw, err := yaml.Marshal(config)
 	if err != nil {

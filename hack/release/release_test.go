@@ -142,20 +142,22 @@ func TestRelease(t *testing.T) {
 
 	t.Run("the folder", func(t *testing.T) { folder(t, out) })
 	t.Run("provenance", func(t *testing.T) { attested(t, out) })
+	programs := map[string]string{}
 	for _, arch := range architectures() {
-		t.Run(arch, func(t *testing.T) { forMachines(t, out, arch) })
+		programs[arch] = unpacked(t, out, arch)
+		t.Run(arch, func(t *testing.T) { forMachines(t, out, arch, programs[arch]) })
 	}
 	t.Run("for a Mac", func(t *testing.T) { forAMac(t, out) })
 	t.Run("vulnerabilities", func(t *testing.T) {
 		o := options{source: "../..", vulnDB: "file://" + vulnerabilities(t, module)}
-		err := checkVulnerabilities(t.Context(), o, unpacked(t, out, runtime.GOARCH))
+		err := checkVulnerabilities(t.Context(), o, programs[runtime.GOARCH])
 		require.ErrorContains(t, err, "dayone contains GO-2026-0001 in package "+module+" ("+module+"@v")
 		require.ErrorContains(t, err, "): move the module to v9.0.0")
 		o.vulnDB = "file:///nowhere"
-		err = checkVulnerabilities(t.Context(), o, unpacked(t, out, runtime.GOARCH))
+		err = checkVulnerabilities(t.Context(), o, programs[runtime.GOARCH])
 		require.ErrorContains(t, err, "VULNDB=off leaves this out")
 	})
-	t.Run("images", func(t *testing.T) { imagesAndManifests(t, out) })
+	t.Run("images", func(t *testing.T) { imagesAndManifests(t, out, programs) })
 	t.Run("bare roots", func(t *testing.T) { bareRoots(t, out) })
 	t.Run("installed", func(t *testing.T) { installed(t, out) })
 	t.Run("again", func(t *testing.T) {
@@ -329,8 +331,7 @@ func unpacked(t *testing.T, out, arch string) (dir string) {
 
 // forMachines looks whether archive and packages have the same programs, for machines of the architecture, and lets
 // each of them say its version.
-func forMachines(t *testing.T, out, arch string) {
-	archived := unpacked(t, out, arch)
+func forMachines(t *testing.T, out, arch, archived string) {
 	deb, files := filepath.Join(out, "dayone_0.1.0_"+arch+".deb"), t.TempDir()
 	say(t, "dpkg-deb", "--extract", deb, files)
 	assert.Equal(t, arch+"\n", say(t, "dpkg-deb", "--field", deb, "Architecture"))
@@ -414,17 +415,13 @@ func forAMac(t *testing.T, out string) {
 	assert.FileExists(t, filepath.Join(out, plugin+"_"+version+"_darwin_arm64.cdx.json"))
 }
 
-func imagesAndManifests(t *testing.T, out string) {
+func imagesAndManifests(t *testing.T, out string, programs map[string]string) {
 	at, err := layout.ImageIndexFromPath(filepath.Join(out, imagesDir))
 	require.NoError(t, err)
 	index, err := at.IndexManifest()
 	require.NoError(t, err)
 	of := len(architectures())
 	require.Len(t, index.Manifests, 5+5*(1+of), "five indexes, and the signatures of them and of their images")
-	programs := map[string]string{}
-	for _, arch := range architectures() {
-		programs[arch] = unpacked(t, out, arch)
-	}
 	var manifests strings.Builder
 	files, err := filepath.Glob(filepath.Join(out, kustomizeDir, "*.yaml"))
 	require.NoError(t, err)
