@@ -227,6 +227,9 @@ const (
 	AnnotationRegistryKey = DayonePrefix + "registry-key"
 	// AnnotationRegistryAccount on a node is that account, which only the node can read (registry/poolaccounts.Sealed).
 	AnnotationRegistryAccount = DayonePrefix + "registry-account"
+	// AnnotationRegistryShared on a control-plane node is what its registry shares with the others, the key of their CA
+	// among it, which only the node can read (registry/poolaccounts.Sealed).
+	AnnotationRegistryShared = DayonePrefix + "registry-shared"
 	// AnnotationRotateAccount on a pool, or on the Secret with the builders' account at the control plane's registries,
 	// asks for a new account whenever its text is another one. Nobody removes it.
 	AnnotationRotateAccount = DayonePrefix + "rotate-registry-account"

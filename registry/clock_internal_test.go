@@ -28,7 +28,7 @@ func TestAClockThatIsSet(t *testing.T) {
 	require.NoError(t, s.Start())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.watch(ctx, userFiles{}, func([]byte) {}) }()
+	go func() { ended <- s.watch(ctx, userFiles{}, RunOptions{Accepted: func([]byte) {}, InForce: func() {}}) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)

@@ -95,6 +95,9 @@ type Options struct {
 	CertFile, KeyFile string
 	// TLSDir holds the CA and server certificate made here; "" is Root/tls.
 	TLSDir string
+	// NodeCAFile is PEM of a CA with its key, which counts before that of TLSDir where it is there; with a name here no CA
+	// is ever made. "": there is none.
+	NodeCAFile string
 	// Hosts are further names and addresses of the certificate made here, beside Listen's host, localhost and the loopback
 	// addresses.
 	Hosts []string

@@ -29,6 +29,8 @@ type RunOptions struct {
 	Options
 	// UsersFile has the accounts, see readUsers; "" makes a push and a pull account below Root/accounts.
 	UsersFile string
+	// NodeUsersFile counts in the place of UsersFile where it is there; "": there is none.
+	NodeUsersFile string
 	// UsersRole is that of lines without one, as a htpasswd file of distribution has them; "" refuses them.
 	UsersRole Role
 	// MoreUsersFile has further accounts in the same form, each with its role. It may be missing, and what cannot be used
@@ -36,6 +38,9 @@ type RunOptions struct {
 	MoreUsersFile string
 	// Accepted is called with the content of MoreUsersFile when its accounts are in force; nil calls nothing.
 	Accepted func(content []byte)
+	// InForce is called when the server works by what the files of its own accounts and of its certificate have; nil calls
+	// nothing.
+	InForce func()
 	// Started is called with the address once the server accepts connections; nil calls nothing.
 	Started func(addr string)
 }
@@ -60,7 +65,10 @@ func Run(ctx context.Context, o RunOptions) error {
 	if o.Accepted == nil {
 		o.Accepted = func([]byte) {}
 	}
-	users := userFiles{file: o.UsersFile, more: o.MoreUsersFile, role: o.UsersRole}
+	if o.InForce == nil {
+		o.InForce = func() {}
+	}
+	users := userFiles{file: o.UsersFile, node: o.NodeUsersFile, more: o.MoreUsersFile, role: o.UsersRole}
 	var moreErr error
 	if o.Users, moreErr, err = users.read(); err != nil {
 		return err
@@ -83,7 +91,8 @@ func Run(ctx context.Context, o RunOptions) error {
 			s.log.WithError(moreErr).Error("further users are not usable")
 		}
 		o.Accepted(users.accepted)
-		err = s.watch(ctx, users, o.Accepted)
+		o.InForce()
+		err = s.watch(ctx, users, o)
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
@@ -93,7 +102,7 @@ func Run(ctx context.Context, o RunOptions) error {
 // watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and
 // once a day, because a certificate that was made here is renewed before its end. One that was made under a wrong clock
 // is made anew when the clock is right.
-func (s *Server) watch(ctx context.Context, files userFiles, accepted func([]byte)) error {
+func (s *Server) watch(ctx context.Context, files userFiles, o RunOptions) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -102,8 +111,9 @@ func (s *Server) watch(ctx context.Context, files userFiles, accepted func([]byt
 	defer daily.Stop()
 	defer clock.Stop()
 	users, certificate := files.stamp(), credentials.Stamp(s.o.certificateSources()...)
+	var usersErr, certificateErr error
 	for {
-		all := false
+		all, changed := false, false
 		select {
 		case <-ctx.Done():
 			return nil
@@ -120,23 +130,26 @@ func (s *Server) watch(ctx context.Context, files userFiles, accepted func([]byt
 		case <-tick.C:
 		}
 		if now := files.stamp(); all || now != users {
-			users = now
-			s.reloadUsers(&files, accepted)
+			users, changed = now, true
+			usersErr = s.reloadUsers(&files, o.Accepted)
 		}
 		if now := credentials.Stamp(s.o.certificateSources()...); all || now != certificate {
-			certificate = now
-			if err := s.ReloadCertificate(); err != nil {
-				s.log.WithError(err).Error("server certificate is not usable, the one before stays")
+			certificate, changed = now, true
+			if certificateErr = s.ReloadCertificate(); certificateErr != nil {
+				s.log.WithError(certificateErr).Error("server certificate is not usable, the one before stays")
 			} else {
 				s.log.Info("server certificate was read again")
 			}
+		}
+		if changed && usersErr == nil && certificateErr == nil {
+			o.InForce()
 		}
 	}
 }
 
 // reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the
 // registry.
-func (s *Server) reloadUsers(files *userFiles, accepted func([]byte)) {
+func (s *Server) reloadUsers(files *userFiles, accepted func([]byte)) error {
 	users, moreErr, err := files.read()
 	if moreErr != nil {
 		s.log.WithError(moreErr).Error("further users are not usable, they stay as they were")
@@ -146,27 +159,32 @@ func (s *Server) reloadUsers(files *userFiles, accepted func([]byte)) {
 	}
 	if err != nil {
 		s.log.WithError(err).Error("users file is not usable, the accounts stay as they were")
-		return
+		return err
 	}
 	accepted(files.accepted)
 	s.log.WithField("users", len(users)).Info("users were read again")
+	return nil
 }
 
 // userFiles are where accounts are.
 type userFiles struct {
-	file, more string
-	role       Role
+	file, node, more string
+	role             Role
 	// further are the accounts of more, and accepted its content, as they were last usable.
 	further  []User
 	accepted []byte
 }
 
-func (f *userFiles) stamp() string { return credentials.Stamp(f.file, f.more) }
+func (f *userFiles) stamp() string { return credentials.Stamp(f.file, f.node, f.more) }
 
 // read gives the accounts of both files. Those of the first count where a name is in both. moreErr is why the second
 // one is as it was.
 func (f *userFiles) read() (users []User, moreErr, err error) {
-	if users, err = readUsers(f.file, f.role); err != nil {
+	own := f.file
+	if _, err := os.Stat(f.node); err == nil {
+		own = f.node
+	}
+	if users, err = readUsers(own, f.role); err != nil {
 		return nil, nil, err
 	}
 	if f.more != "" {

@@ -36,7 +36,18 @@ func (o Options) certificateSources() []string {
 		return []string{o.CertFile, o.KeyFile}
 	}
 	dir := o.withDefaults().TLSDir
-	return []string{filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile)}
+	return []string{o.NodeCAFile, filepath.Join(dir, certs.CACertFile), filepath.Join(dir, certs.CAKeyFile)}
+}
+
+// authority is the CA that signs the server's certificate.
+func (o Options) authority() (*certs.CA, error) {
+	if o.NodeCAFile == "" {
+		return certs.LoadOrCreateCA(o.TLSDir, certs.CAOptions{})
+	}
+	if _, err := os.Stat(o.NodeCAFile); err == nil {
+		return certs.LoadCA(o.NodeCAFile, o.NodeCAFile, nil)
+	}
+	return certs.LoadCA(filepath.Join(o.TLSDir, certs.CACertFile), filepath.Join(o.TLSDir, certs.CAKeyFile), nil)
 }
 
 // ReloadCertificate reads the certificate again, or renews one that was made here and has little time left. New
@@ -89,7 +100,7 @@ func (o Options) serverCertificate(now time.Time) (tls.Certificate, error) {
 	if o.CertFile != "" {
 		return certs.LoadServer(o.CertFile, o.KeyFile, now)
 	}
-	ca, err := certs.LoadOrCreateCA(o.TLSDir, certs.CAOptions{})
+	ca, err := o.authority()
 	if err != nil {
 		return tls.Certificate{}, err
 	}

@@ -1,12 +1,15 @@
 package clusterregistry
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
@@ -22,6 +25,8 @@ import (
 	"dayone.dev/dayone/registry"
 	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/poolaccounts"
+	"dayone.dev/dayone/registry/wanted"
 )
 
 const (
@@ -127,7 +132,8 @@ func split(name string) (host, port string, err error) {
 }
 
 // MachineConfig brings a pool's nodes the unit of dayone-registry with its files. With agents the nodes run dayone's
-// agent, which brings their account: then it has none, because all that it has is in the pool's image, too.
+// agent, which brings what is secret: then it has no account and no key, because all that it has is in the pool's image,
+// too, and whoever may read rendered configs may read it.
 func (s *Shared) MachineConfig(pool string, agents bool) (*mcfgv1.MachineConfig, error) {
 	host, port, err := split(s.Registry)
 	if err != nil {
@@ -140,28 +146,51 @@ func (s *Shared) MachineConfig(pool string, agents bool) (*mcfgv1.MachineConfig,
 	on := true
 	config := ign35.Config{Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()},
 		Systemd: ign35.Systemd{Units: []ign35.Unit{{Name: assets.RegistryUnitName, Contents: &unit, Enabled: &on}}}}
-	add := func(path string, mode int, content []byte) {
-		config.Storage.Files = append(config.Storage.Files, ign35.File{Node: ign35.Node{Path: path, Overwrite: &on},
-			FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline(content)}})
+	names := []string{registry.UsersFile, registry.PullAuthFile, certs.CACertFile, certs.CAKeyFile}
+	if agents { // the unit wants the directory: with another unit a cluster that runs would have to reboot
+		names = []string{certs.CACertFile}
 	}
-	add("/etc/dayone/registry.env", 0o644,
-		[]byte("DAYONE_REGISTRY_OPTIONS=--listen=:"+port+" --host="+host+"\n"))
-	for _, name := range []string{registry.UsersFile, registry.PullAuthFile, certs.CACertFile, certs.CAKeyFile} {
-		if agents && name == registry.PullAuthFile {
-			continue
-		}
-		add(nodeDir+"/"+name, 0o600, s.files[name])
+	config.Storage.Files = append(config.Storage.Files, file("/etc/dayone/registry.env", 0o644,
+		[]byte("DAYONE_REGISTRY_OPTIONS=--listen=:"+port+" --host="+host+"\n")))
+	for _, name := range names {
+		config.Storage.Files = append(config.Storage.Files, file(nodeDir+"/"+name, 0o600, s.files[name]))
 	}
 	return component("99-"+pool+"-dayone-registry", pool, config)
+}
+
+// NodeFiles are what a control-plane node with an agent begins with, beside its config: in no MachineConfig.
+func (s *Shared) NodeFiles() []ign35.File {
+	var out []ign35.File
+	data := s.data()
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		out = append(out, file(path.Join(wanted.Dir, name), 0o600, data[name]))
+	}
+	return out
+}
+
+// Secret is from where the controller gives it to control-plane nodes that come later.
+func (s *Shared) Secret() *corev1.Secret {
+	out := Secret(cluster.RegistryShared, nil)
+	out.Type, out.Data = corev1.SecretTypeOpaque, s.data()
+	return out
+}
+
+func (s *Shared) data() map[string][]byte {
+	return map[string][]byte{poolaccounts.SharedUsers: s.files[registry.UsersFile],
+		poolaccounts.SharedCA: slices.Concat(bytes.TrimSpace(s.CA), []byte("\n"), s.files[certs.CAKeyFile])}
+}
+
+func file(path string, mode int, content []byte) ign35.File {
+	on := true
+	return ign35.File{Node: ign35.Node{Path: path, Overwrite: &on},
+		FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline(content)}}
 }
 
 // CAConfig lets a pool's nodes trust the registries when no agent of dayone's is on them to say so. The file is
 // world-readable: rpm-ostree's fetcher runs without privileges.
 func (s *Shared) CAConfig(pool string) (*mcfgv1.MachineConfig, error) {
-	on, mode := true, 0o644
 	config := ign35.Config{Ignition: ign35.Ignition{Version: ign35.MaxVersion.String()}}
-	config.Storage.Files = []ign35.File{{Node: ign35.Node{Path: "/etc/containers/certs.d/" + s.Registry + "/ca.crt",
-		Overwrite: &on}, FileEmbedded1: ign35.FileEmbedded1{Mode: &mode, Contents: machineconfig.Inline(s.CA)}}}
+	config.Storage.Files = []ign35.File{file("/etc/containers/certs.d/"+s.Registry+"/ca.crt", 0o644, s.CA)}
 	return component("99-"+pool+"-dayone-registry-ca", pool, config)
 }
 

@@ -57,8 +57,8 @@ func (d *directory) shareRegistry() (err error) {
 }
 
 // agents says that the nodes run dayone's agent. Then no MachineConfig, and so no image, has their account at the
-// cluster's own registries: it is served beside the config. In the openshift flow the bootstrap merges it into the pull
-// secret of MCO, which has no other way.
+// cluster's own registries, or the key of these registries' CA: they are served beside the config. In the openshift flow
+// the bootstrap merges the account into the pull secret of MCO, which has no other way, and a MachineConfig has the key.
 func (d *directory) agents() bool { return d.sidecar.Config.Flow != installconfig.FlowOpenShift }
 
 // registryFile brings dayone-registry to a node whose configs MCO renders, registryCAFile the CA to a pool's nodes.
@@ -124,6 +124,9 @@ func addShared(d *directory, in *Input, rep *report.Report) {
 		return
 	}
 	shareClusterSecret(d, in, pull)
+	// No file has it: the directory has the key already.
+	in.Set.Secrets = append(in.Set.Secrets, manifests.Item[*corev1.Secret]{Object: d.shared.Secret(),
+		Origin: manifests.Origin{File: installconfig.FileName}})
 	if name := d.sidecar.Config.Registry.BaseImagePullAuthFile; name != "" {
 		own, ok := authFile(d, name, "baseImagePullAuthFile", rep)
 		if !ok {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,9 +15,11 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/nodesettings"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 const ownName = "api-int.demo.example.com:22626"
@@ -85,9 +88,16 @@ func TestOwnRegistries(t *testing.T) {
 			files[role] = append(files[role], f.Path)
 		}
 	}
-	assert.Contains(t, files["master"], "/etc/dayone/registry/ca.key")
-	assert.NotContains(t, files["worker"], "/etc/dayone/registry/ca.key")
-	assert.NotContains(t, files["master"], "/etc/dayone/registry/push-auth.json")
+	registries := slices.DeleteFunc(slices.Clone(files["master"]), func(f string) bool {
+		return filepath.Dir(f) != "/etc/dayone/registry"
+	})
+	assert.Equal(t, []string{"/etc/dayone/registry/ca.crt"}, registries, "the key and the users are in no MachineConfig")
+	assert.NotContains(t, files["worker"], "/etc/dayone/registry/ca.crt")
+	given := secretNamed(in.Set, cluster.RegistryShared)
+	require.NotNil(t, given, "the hand-over brings it")
+	assert.Equal(t, cluster.DefaultNamespace, given.Object.Namespace)
+	_, err = poolaccounts.ParseShared(given.Object.Data)
+	require.NoError(t, err)
 	assert.Contains(t, files["worker"], nodesettings.PullSecretPath, "the user's own accounts")
 	global := secretNamed(in.Set, "pull-secret")
 	require.NotNil(t, global)

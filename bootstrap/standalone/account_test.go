@@ -21,9 +21,10 @@ import (
 	"dayone.dev/dayone/registry/credentials"
 )
 
-// TestNoImageHasTheAccountOfTheMastersRegistries builds the image of masters that have registries of their own, and
-// looks into its layers and into the rendered configs. What must not be there and what must be is looked for alike.
-func TestNoImageHasTheAccountOfTheMastersRegistries(t *testing.T) {
+// TestNoImageHasSecretsOfTheMastersRegistries builds the image of masters that have registries of their own, and looks
+// into its layers and into the rendered configs for the account that pulls, the key of the CA and the list of users. What
+// must not be there and what must be is looked for alike.
+func TestNoImageHasSecretsOfTheMastersRegistries(t *testing.T) {
 	b := newBench(t)
 	dir := b.order.Dir
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "layering")))
@@ -47,16 +48,24 @@ func TestNoImageHasTheAccountOfTheMastersRegistries(t *testing.T) {
 	account, found, err := accounts.Find(layering.Config.Registry.Name)
 	require.NoError(t, err)
 	require.True(t, found)
-	key, err := os.ReadFile(filepath.Join(shared, certs.CAKeyFile))
-	require.NoError(t, err)
+	line := func(file string, n int) string {
+		raw, err := os.ReadFile(filepath.Join(shared, file))
+		require.NoError(t, err)
+		return strings.Split(string(raw), "\n")[n]
+	}
+	key, user, cert := line(certs.CAKeyFile, 1), line(registry.UsersFile, 0), line(certs.CACertFile, 1)
 	auth := base64.StdEncoding.EncodeToString([]byte(account.Username + ":" + account.Password)) // as auth.json has it
 	mine := unpacked(t, shared)
-	assert.True(t, hasSecret(mine, account.Password) && hasSecret(mine, auth), "this finds it")
+	secrets := []string{account.Password, auth, key, user}
+	for _, secret := range secrets {
+		assert.True(t, hasSecret(mine, secret), "this finds it")
+	}
 	for _, part := range []string{"registry", "rendered-first", "rendered"} {
 		text := unpacked(t, filepath.Join(b.order.State, part))
-		assert.True(t, hasSecret(text, strings.Split(string(key), "\n")[1]), "%s has the MachineConfig's files", part)
-		assert.False(t, hasSecret(text, account.Password), "%s has the account that pulls", part)
-		assert.False(t, hasSecret(text, auth), "%s has the account that pulls", part)
+		assert.True(t, hasSecret(text, cert), "%s has the MachineConfig's files", part)
+		for i, secret := range secrets {
+			assert.False(t, hasSecret(text, secret), "%s has secret %d of %s", part, i, shared)
+		}
 	}
 }
 

@@ -8,7 +8,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/bootstrap/clusterregistry"
+	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/manifests/machineconfig"
+	"dayone.dev/dayone/registry/poolaccounts"
+	"dayone.dev/dayone/registry/wanted"
 )
 
 // TestProgramOfTheMastersRegistries checks that a host without dayone-registry is refused before anything starts, and
@@ -37,4 +43,31 @@ func TestProgramOfTheMastersRegistries(t *testing.T) {
 			assert.ErrorContains(t, err, c.reason)
 		})
 	}
+}
+
+// TestMastersBeginWithWhatRegistriesShare: control-plane nodes get program, CA and users beside their config.
+func TestMastersBeginWithWhatRegistriesShare(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "dayone-registry")
+	require.NoError(t, os.WriteFile(program, []byte("program"), 0o700))
+	shared, err := clusterregistry.LoadOrCreate(t.TempDir(), "api-int.example.com:22626")
+	require.NoError(t, err)
+	config, err := flow{Options: Options{RegistryBinary: program},
+		host: day1.Host{In: &preflight.Input{Shared: shared}}}.registryOfMasters()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	var paths []string
+	for _, f := range config.Storage.Files {
+		paths = append(paths, f.Path)
+		if f.Path == clusterregistry.Fetched {
+			continue
+		}
+		content, err := machineconfig.Contents(f.Contents)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(f.Path)), content, 0o600))
+		assert.Equal(t, 0o600, *f.Mode)
+	}
+	assert.Equal(t, []string{clusterregistry.Fetched, wanted.Dir + "/ca.pem", wanted.Dir + "/users"}, paths)
+	have, err := poolaccounts.ParseShared(shared.Secret().Data)
+	require.NoError(t, err)
+	assert.Equal(t, have, poolaccounts.ReadShared(dir), "the controller's Secret has the same")
 }

@@ -67,7 +67,7 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 			files[registryName] = f.RegistryBinary
 			// For images of pods: kubelet may have to pull that of the agent before any agent brings the CA.
 			trusted[f.host.In.Shared.Registry] = filepath.Join(preflight.SharedDir(f.Dir), certs.CACertFile)
-			if byPool[preflight.ControlPlanePool], err = f.registryProgram(); err != nil {
+			if byPool[preflight.ControlPlanePool], err = f.registryOfMasters(); err != nil {
 				return nil, err
 			}
 		}
@@ -117,13 +117,15 @@ func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
 	return firstboot.Ignition(o)
 }
 
-// registryProgram lets control-plane nodes fetch dayone-registry.
-func (f flow) registryProgram() (ign35.Config, error) {
+// registryOfMasters lets control-plane nodes fetch dayone-registry, and gives them what it shares with the others.
+func (f flow) registryOfMasters() (ign35.Config, error) {
 	hash, err := sha512File(f.RegistryBinary)
 	if err != nil {
 		return ign35.Config{}, err
 	}
-	return firstboot.Program(clusterregistry.Fetched, f.configURL()+"/files/"+registryName, hash), nil
+	config := firstboot.Program(clusterregistry.Fetched, f.configURL()+"/files/"+registryName, hash)
+	config.Storage.Files = append(config.Storage.Files, f.host.In.Shared.NodeFiles()...)
+	return config, nil
 }
 
 // writePointers writes a pointer config for every rendered pool. They hold no secret: an address and a CA.

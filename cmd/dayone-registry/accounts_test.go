@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -58,8 +59,9 @@ type accountsWorld struct {
 // with the account that it has.
 type playedNode struct {
 	client
-	name string
-	lags atomic.Bool
+	// root is where it has what its registry shares with the others.
+	name, root string
+	lags       atomic.Bool
 	// off: it pulls nothing.
 	off atomic.Bool
 }
@@ -106,21 +108,18 @@ func (w *accountsWorld) run() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var work sync.WaitGroup
 	w.t.Cleanup(func() { cancel(); work.Wait() })
+	dirs := map[string]string{"w0": w.t.TempDir(), "w1": w.t.TempDir(), "i0": w.t.TempDir()}
+	roots := maps.Clone(dirs)
 	for _, h := range w.hosts {
-		root := w.t.TempDir()
-		at := filepath.Join(root, wanted.Dir)
-		require.NoError(w.t, os.MkdirAll(filepath.Dir(at), 0o700))
-		require.NoError(w.t, os.Symlink(h.state(), at))
+		dirs[h.node], roots[h.node] = h.dir, h.root(w.t)
 		api, err := kubeapi.New(w.env.Config, h.node, nil)
 		require.NoError(w.t, err)
-		work.Go(func() { daemon.ServeRegistry(ctx, daemon.RegistryOptions{Node: h.node, Cluster: api, Root: root}) })
-	}
-	dirs := map[string]string{"w0": w.t.TempDir(), "w1": w.t.TempDir(), "i0": w.t.TempDir()}
-	for _, h := range w.hosts {
-		dirs[h.node] = h.dir
+		work.Go(func() {
+			daemon.ServeRegistry(ctx, daemon.RegistryOptions{Node: h.node, Cluster: api, Root: roots[h.node]})
+		})
 	}
 	for name, dir := range dirs {
-		n := &playedNode{client: client{dir}, name: name}
+		n := &playedNode{client: client{dir}, name: name, root: roots[name]}
 		for _, file := range []string{registry.PullAuthFile, caFile} {
 			bring(w.t, w.shared, n.dir, file)
 		}
@@ -128,6 +127,15 @@ func (w *accountsWorld) run() {
 		work.Go(func() { w.follow(ctx, n) })
 		work.Go(func() { w.pull(ctx, n) })
 	}
+}
+
+// root is a node's "/" with the registry's files.
+func (h host) root(t *testing.T) string {
+	root := t.TempDir()
+	at := filepath.Join(root, wanted.Dir)
+	require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o700))
+	require.NoError(t, os.Symlink(h.state(), at))
+	return root
 }
 
 // follow is the agent's part.
@@ -143,6 +151,10 @@ func (w *accountsWorld) follow(ctx context.Context, n *playedNode) {
 		}
 		sealed := poolaccounts.Read[poolaccounts.Sealed](o.Annotations[manifests.AnnotationRegistryAccount])
 		if _, err := own.Take(sealed); !assert.NoError(w.t, err) {
+			return
+		}
+		shared := poolaccounts.Read[poolaccounts.Sealed](o.Annotations[manifests.AnnotationRegistryShared])
+		if _, err := own.TakeShared(n.root, shared); !assert.NoError(w.t, err) {
 			return
 		}
 		word, err := poolaccounts.Annotation(own.Word())

@@ -120,22 +120,30 @@ type fleet struct {
 	shared string
 	hosts  []host
 	client client
+	// stop ends one of them, by node.
+	stop map[string]func() error
 }
 
 func newFleet(t *testing.T) fleet {
 	t.Helper()
 	f := newFleetOf(t, 3)
 	for _, h := range f.hosts {
-		stop := h.start(t)
-		t.Cleanup(func() { require.NoError(t, stop()) })
+		f.start(t, h)
 	}
 	return f
+}
+
+func (f fleet) start(t *testing.T, h host) {
+	t.Helper()
+	stop := h.start(t)
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	f.stop[h.node] = stop
 }
 
 // newFleetOf is a control plane of n registries that do not run yet.
 func newFleetOf(t *testing.T, n int) fleet {
 	t.Helper()
-	f := fleet{shared: t.TempDir(), client: client{t.TempDir()}}
+	f := fleet{shared: t.TempDir(), client: client{t.TempDir()}, stop: map[string]func() error{}}
 	_, err := registry.LoadOrCreateUsers(f.shared, sharedName)
 	require.NoError(t, err)
 	_, err = certs.LoadOrCreateCA(f.shared, certs.CAOptions{CommonName: "CA"})

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/replica"
@@ -27,7 +28,8 @@ import (
 const (
 	// defaultRoot survives reboots and changes of the image.
 	defaultRoot = "/var/lib/dayone/registry"
-	// defaultConfig has what the control plane's registries share: accounts, the CA with its key, the pull secret.
+	// defaultConfig has what the control plane's registries share, where a MachineConfig brings it: accounts, the CA with
+	// its key, the pull secret.
 	defaultConfig = "/etc/dayone/registry"
 	// defaultMinFree of the disk stays free for etcd, the journal and pods, in percent.
 	defaultMinFree = 10
@@ -64,7 +66,8 @@ func newCommand(version string) *cobra.Command {
 		caFile+" and ca.key, from which the server certificate is made, and, where --auth has none, "+pullFile+
 		" (the account with which registries pull from each other)")
 	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images, of the controller's accounts "+
-		"and of the report")
+		"and of the report; "+poolaccounts.SharedUsers+" and "+poolaccounts.SharedCA+" in it, which the node's agent brings, "+
+		"count before --config")
 	f.StringVar(&o.listen, "listen", net.JoinHostPort("", strconv.Itoa(peers.Port)), "HOST:PORT to listen on")
 	f.StringSliceVar(&o.hosts, "host", nil, "further name of the certificate, as that of the images (repeatable)")
 	f.StringVar(&o.peers, "peers", peers.Path, "file with the addresses of the cluster's registries")
@@ -100,19 +103,26 @@ func (o options) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var accepted atomic.Pointer[string] // the hash of the controller's accounts that are in force
+	var accepted, shared atomic.Pointer[string] // hashes of the controller's accounts and of shared files in force
 	accepted.Store(new(string))
-	beside := replica.Options{Dir: o.state, Self: o.node, CAFile: filepath.Join(o.config, caFile),
+	shared.Store(new(string))
+	users, ca := filepath.Join(o.state, poolaccounts.SharedUsers), filepath.Join(o.state, poolaccounts.SharedCA)
+	beside := replica.Options{Dir: o.state, Self: o.node, CAFile: filepath.Join(o.config, caFile), NodeCAFile: ca,
+		Shared:   func() string { return *shared.Load() },
 		AuthFile: filepath.Join(o.config, pullFile), NodeAuthFile: o.auth,
 		Accounts: func() string { return *accepted.Load() }, BytesPerSecond: o.rate * mega, Grace: o.grace, Log: log,
 		Peers: func() (peers.List, error) { return peers.Read(o.peers) }}
 	return registry.Run(c.Context(), registry.RunOptions{UsersFile: filepath.Join(o.config, usersFile),
-		MoreUsersFile: filepath.Join(o.state, wanted.AccountsFile),
+		NodeUsersFile: users, MoreUsersFile: filepath.Join(o.state, wanted.AccountsFile),
 		Accepted: func(content []byte) {
 			hash := wanted.AccountsHash(content)
 			accepted.Store(&hash)
 		},
-		Options: registry.Options{Root: o.root, Listen: o.listen, TLSDir: o.config, Hosts: o.hosts, MinFreeBytes: minFree,
+		InForce: func() {
+			hash := poolaccounts.ReadShared(o.state).Hash()
+			shared.Store(&hash)
+		},
+		Options: registry.Options{Root: o.root, Listen: o.listen, TLSDir: o.config, NodeCAFile: ca, Hosts: o.hosts, MinFreeBytes: minFree,
 			Realm: "dayone registry", Log: log,
 			Beside: func(ctx context.Context, store *storage.Store) { replica.Run(ctx, store, beside) }},
 		Started: func(addr string) { log.WithField("address", addr).Info("registry serves") }})
@@ -123,11 +133,19 @@ func (o options) check() error {
 	if o.minFree < 0 || o.minFree > 90 || o.rate < 1 || o.grace < 0 {
 		return errors.New("--min-free must be 0 to 90, --rate at least 1, --grace not negative")
 	}
-	for _, name := range []string{usersFile, caFile, "ca.key"} {
-		if _, err := os.Stat(filepath.Join(o.config, name)); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is missing: the control plane's registries share accounts and a CA; make them once with "+
-				"dayone registry node-config and give them to the control-plane pool", filepath.Join(o.config, name))
-		} else if err != nil {
+	for name, of := range map[string]string{usersFile: poolaccounts.SharedUsers, caFile: poolaccounts.SharedCA,
+		certs.CAKeyFile: poolaccounts.SharedCA} {
+		_, err := os.Stat(filepath.Join(o.state, of))
+		if errors.Is(err, fs.ErrNotExist) {
+			_, err = os.Stat(filepath.Join(o.config, name))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is missing, and %s: the control plane's registries share accounts and a CA. A node's agent "+
+				"brings them when the node is in the cluster: see its log, and dayone cluster registry status. For nodes "+
+				"without an agent make them with dayone registry node-config and give them to the control-plane pool",
+				filepath.Join(o.config, name), filepath.Join(o.state, of))
+		}
+		if err != nil {
 			return fmt.Errorf("read configuration: %w", err)
 		}
 	}

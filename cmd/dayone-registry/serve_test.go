@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,10 +66,10 @@ func (h host) start(t *testing.T) (stop func() error) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.ExecuteContext(ctx) }()
 	h.answers(t)
-	return func() error {
+	return sync.OnceValue(func() error {
 		cancel()
 		return <-ended
-	}
+	})
 }
 
 // answers waits until the program takes connections.

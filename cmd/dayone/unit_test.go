@@ -10,11 +10,13 @@ import (
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/disruption"
+	"dayone.dev/dayone/registry/poolaccounts"
 )
 
 // TestPrintedUnit asks the real systemd whether it would take the unit.
@@ -100,25 +102,58 @@ func TestRegistryNodeConfig(t *testing.T) {
 	assert.Contains(t, stderr, "give HOST:PORT")
 }
 
-// TestRegistryNodeConfigOfAgents: where agents bring accounts, the MachineConfig has none that pulls, in no step.
+// TestRegistryNodeConfigOfAgents: where agents bring accounts and the CA's key, the MachineConfig has none of these, in
+// no step of a rotation, and a Secret has them. A cluster that had them in its MachineConfig loses them without a drain
+// or a reboot.
 func TestRegistryNodeConfigOfAgents(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shared")
 	args := []string{"registry", "node-config", "--registry", "api-int.lab.example.com:22626", "--to", dir}
+	var before *mcfgv1.MachineConfig
 	for _, c := range []struct {
-		name    string
-		options []string
-		has     bool
+		name      string
+		options   []string
+		has, says bool
+		cas       int
 	}{
-		{"nodes without agents", nil, true},
-		{"agents", []string{"--node-agent"}, false},
-		{"agents, a rotation", []string{"--node-agent", "--rotate"}, false},
+		{"nodes without agents", nil, true, false, 1},
+		{"agents", []string{"--node-agent"}, false, false, 1},
+		{"agents, a rotation", []string{"--node-agent", "--rotate"}, false, true, 2},
 	} {
 		code, _, stderr := dayone(t, append(args, c.options...)...)
 		require.Equal(t, cli.ExitOK, code, stderr)
 		assert.FileExists(t, filepath.Join(dir, "pull-auth.json"), c.name)
 		raw, err := os.ReadFile(filepath.Join(dir, "machineconfig.yaml"))
 		require.NoError(t, err)
-		assert.Equal(t, c.has, strings.Contains(string(raw), "/etc/dayone/registry/pull-auth.json"), c.name)
-		assert.Contains(t, string(raw), "/etc/dayone/registry/users", c.name)
+		for _, file := range []string{"pull-auth.json", "users", "ca.key"} {
+			assert.Equal(t, c.has, strings.Contains(string(raw), "/etc/dayone/registry/"+file), "%s: %s", c.name, file)
+		}
+		assert.Contains(t, string(raw), "/etc/dayone/registry/ca.crt", c.name)
+		mc := mcfgv1.MachineConfig{}
+		require.NoError(t, yaml.UnmarshalStrict(raw, &mc))
+		if before != nil {
+			policies, err := disruption.Defaults()
+			require.NoError(t, err)
+			plan, err := disruption.Effect(disruption.Input{Old: before, New: &mc, Layered: true, Policies: policies,
+				Image: disruption.ImageConfig})
+			require.NoError(t, err)
+			assert.LessOrEqual(t, plan.Level, disruption.LevelQuiet, "no node drains or reboots, and no service restarts")
+		}
+		before = &mc
+		file := filepath.Join(dir, "shared-secret.yaml")
+		if c.has {
+			assert.NoFileExists(t, file, c.name)
+			continue
+		}
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		raw, err = os.ReadFile(file)
+		require.NoError(t, err)
+		var secret corev1.Secret
+		require.NoError(t, yaml.UnmarshalStrict(raw, &secret))
+		shared, err := poolaccounts.ParseShared(secret.Data)
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.cas, strings.Count(shared.CA, "BEGIN CERTIFICATE"), c.name)
+		assert.Equal(t, c.says, strings.Contains(stderr, "Apply shared-secret.yaml"), stderr)
 	}
 }

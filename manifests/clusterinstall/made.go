@@ -126,7 +126,8 @@ func annotations() []string {
 		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced,
 		manifests.AnnotationPinnedImageSets, manifests.AnnotationPinnedImageSetsDone,
 		manifests.AnnotationPinnedImageSetsError, manifests.AnnotationSoftReboot, manifests.AnnotationLastBoot,
-		manifests.AnnotationRegistryKey, manifests.AnnotationRegistryAccount}
+		manifests.AnnotationRegistryKey, manifests.AnnotationRegistryAccount,
+		manifests.AnnotationRegistryShared}
 }
 
 // agentsAnnotations are keys of MCO's that the node agent writes, as MCO's own agent does: they go where dayone's has

@@ -9,8 +9,9 @@ import (
 	"dayone.dev/dayone/registry/poolaccounts"
 )
 
-// registryAccount keeps the account of the node's pool at the registries of the control plane on the node. The
-// controller seals it for the node's key and replaces it; it is in no image.
+// registryAccount keeps the account of the node's pool at the registries of the control plane on the node, and on a
+// control-plane node what its registry shares with the others. The controller seals both for the node's key and replaces
+// them; they are in no image.
 type registryAccount struct {
 	root, node string
 	log        *logrus.Entry
@@ -41,6 +42,14 @@ func (a *registryAccount) follow(ctx context.Context, w recordWriter, n node) (e
 	}
 	if took {
 		a.log.Info("the node has another account at the registries of the control plane")
+	}
+	shared := n.object.Annotations[manifests.AnnotationRegistryShared]
+	took, sharedErr := a.own.TakeShared(a.root, poolaccounts.Read[poolaccounts.Sealed](shared))
+	if took {
+		a.log.Info("the node's registry has other accounts of its own, or another CA")
+	}
+	if sharedErr != nil { // the account does not depend on it
+		a.log.WithError(sharedErr).Warn("cannot take over what the registries of the control plane share")
 	}
 	word, err := poolaccounts.Annotation(a.own.Word())
 	if err != nil {

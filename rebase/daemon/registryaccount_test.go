@@ -1,7 +1,10 @@
 package daemon_test
 
 import (
+	"context"
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,19 +20,22 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
+	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/wanted"
 )
 
-// TestAnAccountOfThePool: the agent takes the account that the controller seals for its node, and pulls use it. The
-// registry of the control plane is played: it says that it accepts what is published.
+// TestAnAccountOfThePool: the agent takes the account that the controller seals for its node, and pulls use it; on a
+// control-plane node it takes what the registries share. The registry of the control plane is played: it says that it
+// accepts what is published.
 func TestAnAccountOfThePool(t *testing.T) {
 	f := newRealFixture(t)
 	f.join(rendered("rendered-account-1"), "")
 	f.controllerConfig(deploytest.NewAuthority(t).PEM)
 	n := f.object()
-	n.Labels["dayone.test/pool"] = "sealed"
+	n.Labels["dayone.test/pool"], n.Labels["node-role.kubernetes.io/control-plane"] = "sealed", ""
 	require.NoError(t, f.env.Client.Update(t.Context(), n))
 	f.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "sealed"}, Spec: mcfgv1.MachineConfigPoolSpec{
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dayone.test/pool": "sealed"}}}})
@@ -38,6 +44,11 @@ func TestAnAccountOfThePool(t *testing.T) {
 	f.create(master)
 	master.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	require.NoError(t, f.env.Client.Status().Update(t.Context(), master))
+	secret := f.sharedSecret()
+	f.create(secret)
+	t.Cleanup(func() { // others use the API server, too
+		require.NoError(t, f.env.Client.Delete(context.WithoutCancel(t.Context()), secret))
+	})
 	f.registries(prometheus.NewPedanticRegistry())
 	end := f.running(false)
 	defer end()
@@ -71,4 +82,36 @@ func TestAnAccountOfThePool(t *testing.T) {
 	assert.Regexp(t, "^pool-sealed-", a.Username)
 	assert.NotContains(t, sealed, a.Password)
 	assert.Contains(t, sealed, a.Username)
+
+	want, err := poolaccounts.ParseShared(secret.Data)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return poolaccounts.ReadShared(filepath.Join(f.m.root, wanted.Dir)) == want
+	}, time.Minute, 50*time.Millisecond, "the node's registry has its CA")
+	require.NoError(t, os.Remove(filepath.Join(f.m.root, wanted.Dir, poolaccounts.SharedCA)))
+	before := f.object().DeepCopy()
+	asked := before.DeepCopy()
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, manifests.AnnotationRegistryShared, "damaged")
+	require.NoError(t, f.env.Client.Patch(t.Context(), asked, client.MergeFrom(before)))
+	require.Eventually(t, func() bool {
+		return poolaccounts.ReadShared(filepath.Join(f.m.root, wanted.Dir)) == want
+	}, time.Minute, 50*time.Millisecond, "it is sealed again, and taken again")
+}
+
+// sharedSecret is what a hand-over brings for the registries.
+func (f *fixture) sharedSecret() *corev1.Secret {
+	f.Helper()
+	dir := f.TempDir()
+	_, err := registry.CreateUsers(dir, "", finalName)
+	require.NoError(f, err)
+	_, err = certs.LoadOrCreateCA(dir, certs.CAOptions{})
+	require.NoError(f, err)
+	read := func(name string) []byte {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(f, err)
+		return raw
+	}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.RegistryShared},
+		Data: map[string][]byte{poolaccounts.SharedUsers: read(registry.UsersFile),
+			poolaccounts.SharedCA: slices.Concat(read(certs.CACertFile), read(certs.CAKeyFile))}}
 }

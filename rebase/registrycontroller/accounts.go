@@ -258,16 +258,21 @@ func (r *reconciler) sealFor(ctx context.Context, p placed, a poolaccounts.Accou
 	if err != nil {
 		return err
 	}
+	return r.give(ctx, p.node.Name, manifests.AnnotationRegistryAccount, sealed)
+}
+
+// give writes what is sealed for a node on it.
+func (r *reconciler) give(ctx context.Context, node, annotation string, sealed poolaccounts.Sealed) error {
 	text, err := poolaccounts.Annotation(sealed)
 	if err != nil {
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		manifests.AnnotationRegistryAccount: text}}})
+		annotation: text}}})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	return client.IgnoreNotFound(r.client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}},
+	return client.IgnoreNotFound(r.client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 		client.RawPatch(types.MergePatchType, patch), client.FieldOwner(name)))
 }
 

@@ -77,7 +77,9 @@ func (r *reconciler) listed(ctx context.Context) (map[string]string, error) {
 // write publishes what differs. A list that is too large leaves the one before, and says so.
 func (r *reconciler) write(ctx context.Context, have, next published) error {
 	list := next.list
-	settled := slices.Clone(have.conditions)
+	settled := slices.DeleteFunc(slices.Clone(have.conditions), func(c metav1.Condition) bool {
+		return meta.FindStatusCondition(next.conditions, c.Type) == nil
+	})
 	for _, c := range next.conditions {
 		c.LastTransitionTime = metav1.NewTime(r.o.Now().UTC())
 		meta.SetStatusCondition(&settled, c)

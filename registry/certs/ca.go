@@ -144,23 +144,41 @@ func exists(path string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// LoadCA reads a CA from PEM files and checks that it is a CA, that the key fits and that it is valid now.
+// LoadCA reads a CA from PEM files and checks that it is a CA, that the key fits and that it is valid now. One file may
+// have both.
 func LoadCA(certFile, keyFile string, now func() time.Time) (*CA, error) {
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	cert, err := os.ReadFile(certFile)
 	if err != nil {
 		return nil, fmt.Errorf("load CA: %w", err)
 	}
-	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("load CA %s: the key is a %T, not ECDSA", keyFile, pair.PrivateKey)
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load CA: %w", err)
 	}
-	if !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("load CA %s: the certificate is not a CA (basicConstraints)", certFile)
+	ca, err := ParseCA(cert, key)
+	if err == nil {
+		err = checkValidity(ca.cert, clock(now))
 	}
-	if err := checkValidity(pair.Leaf, clock(now)); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("load CA %s: %w", certFile, err)
 	}
-	return &CA{cert: pair.Leaf, key: key}, nil
+	return ca, nil
+}
+
+// ParseCA reads a CA from PEM, of which each part may have further blocks. It may be out of its validity.
+func ParseCA(cert, key []byte) (*CA, error) {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	private, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the key is a %T, not ECDSA", pair.PrivateKey)
+	}
+	if !pair.Leaf.IsCA {
+		return nil, errors.New("the certificate is not a CA (basicConstraints)")
+	}
+	return &CA{cert: pair.Leaf, key: private}, nil
 }
 
 // Certificate is the CA's certificate.

@@ -20,8 +20,8 @@ const (
 	// AuthPath has the account in the form of auth.json.
 	AuthPath = dir + "/auth.json"
 	keyFile  = "key"
-	// maxWordBytes of an annotation of this package.
-	maxWordBytes = 4 << 10
+	// maxWordBytes of an annotation of this package: base64 of maxSharedBytes, and what is around it.
+	maxWordBytes = 2 * maxSharedBytes
 )
 
 // Word is what a node says: the key for which its account is to be sealed, and the account that it uses.
@@ -30,9 +30,9 @@ type Word struct {
 	Account string `json:"account,omitempty"`
 }
 
-// Sealed is an account for one node: only who has the node's key reads it.
+// Sealed is an account, or what registries share, for one node: only who has the node's key reads it.
 type Sealed struct {
-	// Account is its name, Key what it is sealed for.
+	// Account is its name, or the hash of what registries share; Key is what it is sealed for.
 	Account string `json:"account"`
 	Key     string `json:"key"`
 	Text    string `json:"text"`
@@ -66,23 +66,29 @@ func info(node string) []byte { return []byte("dayone registry account of node "
 
 // Seal lets only the node with a key (Word.Key) read an account of registry, HOST[:PORT].
 func Seal(a Account, registry, node, key string) (Sealed, error) {
-	raw, err := base64.StdEncoding.DecodeString(key)
-	if err != nil {
-		return Sealed{}, fmt.Errorf("seal registry account for node %s: its key is no base64", node)
-	}
-	to, err := kem().NewPublicKey(raw)
-	if err != nil {
-		return Sealed{}, fmt.Errorf("seal registry account for node %s: %w", node, err)
-	}
 	auth, err := credentials.Encode(credentials.Account{Username: a.Name, Password: a.Password}, registry)
 	if err != nil {
 		return Sealed{}, err
 	}
-	sealed, err := hpke.Seal(to, kdf(), aead(), info(node), auth)
+	text, err := seal(auth, info(node), key)
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal registry account for node %s: %w", node, err)
 	}
-	return Sealed{Account: a.Name, Key: key, Text: base64.StdEncoding.EncodeToString(sealed)}, nil
+	return Sealed{Account: a.Name, Key: key, Text: text}, nil
+}
+
+// seal gives base64 of what only the owner of a key reads, and only as what info says.
+func seal(content, info []byte, key string) (string, error) {
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil {
+		return "", errors.New("its key is no base64")
+	}
+	to, err := kem().NewPublicKey(raw)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := hpke.Seal(to, kdf(), aead(), info, content)
+	return base64.StdEncoding.EncodeToString(sealed), err
 }
 
 // Node is a node's own side.
@@ -119,9 +125,22 @@ func OpenNode(root, name string) (*Node, error) {
 	return n, nil
 }
 
+func (n *Node) publicKey() string {
+	return base64.StdEncoding.EncodeToString(n.key.PublicKey().Bytes())
+}
+
+// open reads what seal gave.
+func (n *Node) open(text string, info []byte) ([]byte, error) {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	return hpke.Open(n.key, kdf(), aead(), info, raw)
+}
+
 // Word is what the node says now.
 func (n *Node) Word() Word {
-	w := Word{Key: base64.StdEncoding.EncodeToString(n.key.PublicKey().Bytes())}
+	w := Word{Key: n.publicKey()}
 	have, err := credentials.Read(filepath.Join(n.dir, filepath.Base(AuthPath)))
 	if err != nil { // there is none, or a power cut has spoiled it: it comes again
 		return w
@@ -140,10 +159,7 @@ func (n *Node) Take(s Sealed) (bool, error) {
 	if s.Text == "" || s.Account == word.Account || s.Key != word.Key {
 		return false, nil
 	}
-	raw, err := base64.StdEncoding.DecodeString(s.Text)
-	if err == nil {
-		raw, err = hpke.Open(n.key, kdf(), aead(), info(n.name), raw)
-	}
+	raw, err := n.open(s.Text, info(n.name))
 	if err != nil {
 		return false, fmt.Errorf("open registry account %s: it is not sealed for this node: %w", s.Account, err)
 	}

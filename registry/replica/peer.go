@@ -48,7 +48,7 @@ func (r *replica) dial(list peers.List) []*peer {
 		if p.Name == r.o.Self && r.o.Self != "" {
 			continue
 		}
-		at := transfer.Endpoint{Reference: p.Address, CAFile: r.o.CAFile}
+		at := transfer.Endpoint{Reference: p.Address, CAFile: r.o.caFile()}
 		err := at.UseAccountOf(r.o.authFile())
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w: the node's agent brings the account, see its log", err)

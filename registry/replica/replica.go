@@ -42,12 +42,16 @@ type Options struct {
 	Self string
 	// CAFile is PEM of the CAs that sign the peers' certificates.
 	CAFile string
+	// NodeCAFile counts in the place of CAFile where it is there. It may have a key, too.
+	NodeCAFile string
 	// AuthFile is a pull secret; its first account may pull from every peer.
 	AuthFile string
 	// NodeAuthFile counts before AuthFile where it is there: the account that the cluster's controller gives the node.
 	NodeAuthFile string
 	// Accounts is the wanted.AccountsHash of what the server accepts, for the report; nil: it has none of these.
 	Accounts func() string
+	// Shared is the hash of what all registries share, as the server works by it, for the report; nil: it says nothing.
+	Shared func() string
 	// Every is the pause between two looks; 0 is ten seconds.
 	Every time.Duration
 	// BytesPerSecond bounds what is fetched; 0 is DefaultBytesPerSecond.
@@ -72,6 +76,9 @@ func (o Options) withDefaults() Options {
 	if o.Accounts == nil {
 		o.Accounts = func() string { return "" }
 	}
+	if o.Shared == nil {
+		o.Shared = func() string { return "" }
+	}
 	o.Log = cmp.Or(o.Log, quiet.Log())
 	return o
 }
@@ -82,6 +89,14 @@ func (o Options) authFile() string {
 		return o.NodeAuthFile
 	}
 	return o.AuthFile
+}
+
+// caFile is the one that counts.
+func (o Options) caFile() string {
+	if _, err := os.Stat(o.NodeCAFile); err == nil {
+		return o.NodeCAFile
+	}
+	return o.CAFile
 }
 
 func (o Options) file(name string) string { return filepath.Join(o.Dir, name) }
@@ -154,7 +169,7 @@ func (r *replica) look(ctx context.Context) error {
 	}
 	if !r.known {
 		return wanted.WriteReport(r.o.file(wanted.ReportFile), wanted.Report{Accounts: r.o.Accounts(),
-			Problem: cmp.Or(problem, "the registry has no list of wanted images yet: the node's agent brings it")})
+			Shared: r.o.Shared(), Problem: cmp.Or(problem, "the registry has no list of wanted images yet: the node's agent brings it")})
 	}
 	list, err := r.o.Peers()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +220,7 @@ func (r *replica) report(missing []wanted.Missing, problem string) error {
 		return fmt.Errorf("report of the registry: %w", err)
 	}
 	out := wanted.NewReport(r.list, missing, free, r.store.Used()-r.store.Reserved())
-	out.Problem, out.Accounts = problem, r.o.Accounts()
+	out.Problem, out.Accounts, out.Shared = problem, r.o.Accounts(), r.o.Shared()
 	out.SetRoom(left)
 	if out.Held != r.said.Held || out.List != r.said.List || len(out.Missing) != len(r.said.Missing) {
 		log := r.o.Log.WithFields(logrus.Fields{"wanted": out.Wanted, "held": out.Held})

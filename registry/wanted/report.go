@@ -52,6 +52,9 @@ type Report struct {
 	RoomBytes *int64 `json:"roomBytes,omitempty"`
 	// Accounts is the AccountsHash of the controller's accounts that the registry accepts; "" where it has none.
 	Accounts string `json:"accounts,omitempty"`
+	// Shared is the hash of what all registries share (poolaccounts.Shared), which this one has from its node's agent and
+	// works by; "" where it has it from a MachineConfig, or is older.
+	Shared string `json:"shared,omitempty"`
 }
 
 // Missing is an image that a registry must hold and does not.

@@ -130,7 +130,7 @@ func (w *world) install() {
 	require.NoError(w.t, err)
 	config, err := machineconfig.Parse(mc.Spec.Config.Raw)
 	require.NoError(w.t, err)
-	for _, f := range config.Storage.Files {
+	for _, f := range append(config.Storage.Files, w.shared.NodeFiles()...) {
 		content, err := machineconfig.Contents(f.Contents)
 		require.NoError(w.t, err)
 		w.put(f.Path, fs.FileMode(*f.Mode), content)

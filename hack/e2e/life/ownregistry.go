@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/bootstrap/clusterregistry"
@@ -85,6 +87,8 @@ func checkRegistries(ctx context.Context, l *life) error {
 	for _, h := range l.fleet.Of(worker) {
 		_, err := h.Node.Output(ctx, "test", "-e", clusterregistry.Fetched)
 		l.check(h.Node.Name, "has no registry", err != nil, "")
+		_, err = h.Node.Output(ctx, "test", "-e", wanted.Dir+"/"+poolaccounts.SharedCA)
+		l.check(h.Node.Name, "has no key of the registries' CA", err != nil, "")
 	}
 	if err := checkAccounts(ctx, l); err != nil {
 		return err
@@ -99,10 +103,35 @@ func checkRegistries(ctx context.Context, l *life) error {
 				return false, fmt.Errorf("%s is in %d registries", i.Name(), len(i.Held))
 			}
 		}
+		i := slices.IndexFunc(s.Conditions, func(c metav1.Condition) bool { return c.Type == registrystatus.ConditionShared })
+		if i < 0 || s.Conditions[i].Status != metav1.ConditionTrue {
+			return false, fmt.Errorf("the masters' registries do not say that they have the CA: %v", s.Conditions)
+		}
 		l.check("registries", "every master has every image", len(s.Images) >= 2, "%d images, %d masters", len(s.Images),
 			len(s.Nodes))
 		return true, nil
 	})
+}
+
+// checkKey looks for the key of the registries' CA: a master has it on its disk, and no image has it.
+func checkKey(ctx context.Context, l *life, h *fleet.Host) error {
+	const found, none = 0, 1 // exit codes of grep
+	for _, c := range []struct {
+		what, text, at string
+		want           int
+	}{
+		{"has the registries' directory from the image", "BEGIN CERTIFICATE", "/usr/etc/dayone/registry", found},
+		{"the image has no key of the registries", "PRIVATE KEY", "/usr/etc/dayone/registry", none},
+		{"nor is it beside the image", "PRIVATE KEY", "/etc/dayone/registry/ca.crt", none},
+		{"has the key on its disk", "PRIVATE KEY", wanted.Dir, found},
+	} {
+		r, err := h.Node.Exec(ctx, "grep", "-rqF", c.text, c.at)
+		if err != nil {
+			return err
+		}
+		l.check(h.Node.Name, c.what, r.ExitCode == c.want, "exit code %d", r.ExitCode)
+	}
+	return nil
 }
 
 // checkAccounts looks for the installation's account that pulls from the masters' registries: no image has it. Nodes
@@ -119,11 +148,9 @@ func checkAccounts(ctx context.Context, l *life) error {
 	auth := base64.StdEncoding.EncodeToString([]byte(account.Username + ":" + account.Password))
 	for _, h := range l.fleet.Of(master) {
 		const ofImage, found, none = "/usr/etc", 0, 1 // exit codes of grep
-		key, err := h.Node.Exec(ctx, "grep", "-rqF", "PRIVATE KEY", ofImage+"/dayone/registry")
-		if err != nil {
+		if err := checkKey(ctx, l, h); err != nil {
 			return err
 		}
-		l.check(h.Node.Name, "has its files from the image", key.ExitCode == found, "exit code %d", key.ExitCode)
 		in, err := h.Node.Exec(ctx, "grep", "-rqF", auth, ofImage)
 		if err != nil {
 			return err

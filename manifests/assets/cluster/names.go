@@ -52,6 +52,9 @@ const (
 	// RegistryAccounts names the Secret with the accounts of pools and builders at the control plane's registries. Only
 	// dayone-controller writes it.
 	RegistryAccounts = "dayone-registry-accounts"
+	// RegistryShared names the Secret with what these registries share: their CA with its key, and the installation's
+	// accounts as hashes. The hand-over or an administrator writes it, and dayone-controller reads it.
+	RegistryShared = "dayone-registry-shared"
 	// RegistryNewNodes names the Secret with the account that nodes begin with, from dayone-controller for the config
 	// server.
 	RegistryNewNodes = "dayone-registry-new-nodes"

@@ -28,7 +28,7 @@ const (
 )
 
 // asked is what others ask the agent for: whatever else changes on its node is not its business.
-type asked struct{ config, image, drained, ahead, pinned, endTrust, account string }
+type asked struct{ config, image, drained, ahead, pinned, endTrust, account, shared string }
 
 // Wake sends whenever somebody asks this node for something else, when what the cluster gives all nodes changes, and
 // when a watch begins anew: the API may have been away meanwhile. A value that nobody takes is not repeated. It ends
@@ -46,7 +46,7 @@ func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 		r, err := nodestate.Parse(o.Annotations)
 		now := asked{r.DesiredConfig, r.DesiredImage, r.LastAppliedDrain, o.Annotations[manifests.AnnotationPrefetch],
 			o.Annotations[manifests.AnnotationPinnedImageSets], o.Annotations[manifests.AnnotationEndTrust],
-			o.Annotations[manifests.AnnotationRegistryAccount]}
+			o.Annotations[manifests.AnnotationRegistryAccount], o.Annotations[manifests.AnnotationRegistryShared]}
 		if err != nil || now != seen {
 			seen = now
 			send()

@@ -60,6 +60,10 @@ type Published struct {
 // ConditionAccounts is True when everybody uses the newest account that is theirs.
 const ConditionAccounts = "AccountsCurrent"
 
+// ConditionShared is True when every ready control-plane node has what the registries share from its agent. Where a
+// MachineConfig brings it there is no such condition.
+const ConditionShared = "SharedFilesCurrent"
+
 // ReadPublished reads it from a cluster.
 func ReadPublished(ctx context.Context, c client.Client, namespace string) (*Published, error) {
 	var have corev1.ConfigMap
