@@ -52,7 +52,7 @@ func TestMastersBeginWithWhatRegistriesShare(t *testing.T) {
 	shared, err := clusterregistry.LoadOrCreate(t.TempDir(), "api-int.example.com:22626")
 	require.NoError(t, err)
 	config, err := flow{Options: Options{RegistryBinary: program},
-		host: day1.Host{In: &preflight.Input{Shared: shared}}}.registryOfMasters()
+		host: day1.Host{In: &preflight.Input{Sidecar: &installconfig.Sidecar{}, Shared: shared}}}.registryOfMasters()
 	require.NoError(t, err)
 	dir := t.TempDir()
 	var paths []string

@@ -35,7 +35,7 @@ func TestAnAccountOfThePool(t *testing.T) {
 	f.join(rendered("rendered-account-1"), "")
 	f.controllerConfig(deploytest.NewAuthority(t).PEM)
 	n := f.object()
-	n.Labels["dayone.test/pool"], n.Labels["node-role.kubernetes.io/control-plane"] = "sealed", ""
+	n.Labels["dayone.test/pool"] = "sealed"
 	require.NoError(t, f.env.Client.Update(t.Context(), n))
 	f.create(&mcfgv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "sealed"}, Spec: mcfgv1.MachineConfigPoolSpec{
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dayone.test/pool": "sealed"}}}})
@@ -83,8 +83,13 @@ func TestAnAccountOfThePool(t *testing.T) {
 	assert.NotContains(t, sealed, a.Password)
 	assert.Contains(t, sealed, a.Username)
 
+	assert.NotContains(t, f.object().Annotations, manifests.AnnotationRegistryShared, "it is no control-plane node")
 	want, err := poolaccounts.ParseShared(secret.Data)
 	require.NoError(t, err)
+	worker := f.object()
+	promoted := worker.DeepCopy()
+	promoted.Labels["node-role.kubernetes.io/control-plane"] = ""
+	require.NoError(t, f.env.Client.Patch(t.Context(), promoted, client.MergeFrom(worker)))
 	require.Eventually(t, func() bool {
 		return poolaccounts.ReadShared(filepath.Join(f.m.root, wanted.Dir)) == want
 	}, time.Minute, 50*time.Millisecond, "the node's registry has its CA")
