@@ -298,7 +298,9 @@ func (w *world) says(p *corev1.Pod, words ...string) (last string) {
 	w.Helper()
 	defer func() { w.Logf("%s: %s", p.Name, last) }()
 	require.Eventually(w, func() bool {
-		require.NoError(w, w.client.Get(w.Context(), client.ObjectKeyFromObject(p), p))
+		if w.client.Get(w.Context(), client.ObjectKeyFromObject(p), p) != nil {
+			return false
+		}
 		last = ""
 		for _, s := range p.Status.ContainerStatuses {
 			if s.State.Waiting != nil {
@@ -319,7 +321,6 @@ func (w *world) says(p *corev1.Pod, words ...string) (last string) {
 func (w *world) runs(p *corev1.Pod) {
 	w.Helper()
 	require.Eventually(w, func() bool {
-		require.NoError(w, w.client.Get(w.Context(), client.ObjectKeyFromObject(p), p))
-		return p.Status.Phase == corev1.PodSucceeded
+		return w.client.Get(w.Context(), client.ObjectKeyFromObject(p), p) == nil && p.Status.Phase == corev1.PodSucceeded
 	}, waitLimit, waitEvery, "%v", &p.Status)
 }
