@@ -3,14 +3,17 @@ package pull
 import (
 	"context"
 	"errors"
+
+	"github.com/opencontainers/go-digest"
 )
 
 // Inspected is what an image says of itself.
 type Inspected struct {
-	Labels map[string]string
-	Source string // the mirror or registry that answered
-	Layers int
-	Bytes  int64 // compressed, all layers
+	ManifestDigest digest.Digest
+	Labels         map[string]string
+	Source         string // the mirror or registry that answered
+	Layers         int
+	Bytes          int64 // compressed, all layers
 	// Verified are the files of the policies that asked for a signature, and whose keys have signed the image.
 	Verified []string
 }
@@ -46,7 +49,8 @@ func inspectAt(ctx context.Context, c candidate, name string, required requiredA
 			return Inspected{}, classify("read signatures of "+name, err)
 		}
 	}
-	found = Inspected{Labels: f.config.Config.Labels, Source: c.name, Layers: len(f.layers)}
+	found = Inspected{ManifestDigest: f.manifestDigest, Labels: f.config.Config.Labels, Source: c.name,
+		Layers: len(f.layers)}
 	for _, one := range required {
 		found.Verified = append(found.Verified, one.file)
 	}
