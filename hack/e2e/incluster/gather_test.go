@@ -24,7 +24,7 @@ func (w *world) gathered() {
 	for _, f := range b.Below("pods") {
 		name := strings.Split(f.Name, "/")[1]
 		for _, program := range []string{cluster.Builder, "dayone-controller", "build-"} {
-			if strings.HasPrefix(name, program) && f.Size > 0 {
+			if strings.HasPrefix(name, program) && len(f.Content) > 0 {
 				logs[program] = true
 			}
 		}
