@@ -38,6 +38,9 @@ const (
 	buildTimeout = 40 * time.Minute
 	// runName begins the name of each environment's directory.
 	runName = "run"
+	// etcdMemory and serverMemory are what the servers take before they collect garbage. With GOGC=400 instead, a start
+	// and its first requests took two fifths more processor time, and most servers end soon after.
+	etcdMemory, serverMemory = "256MiB", "1GiB"
 	// crdTimeout bounds the wait until the API server serves the CRDs.
 	crdTimeout = time.Minute
 )
@@ -170,7 +173,7 @@ func (e *Env) start(ctx context.Context, assets string) error {
 
 // run starts the programs and waits until the API server is ready.
 func (e *Env) run(ctx context.Context) (err error) {
-	if e.etcd, err = e.group.Start(e.plane.Etcd()); err != nil {
+	if err := e.startEtcd(); err != nil {
 		return err
 	}
 	if err := e.startServer(ctx); err != nil {
@@ -189,8 +192,19 @@ func (e *Env) run(ctx context.Context) (err error) {
 	return nil
 }
 
+func (e *Env) startEtcd() (err error) {
+	e.etcd, err = e.group.Start(collectLate(e.plane.Etcd(), etcdMemory))
+	return err
+}
+
+// collectLate lets a program collect garbage when it has this much memory, not before.
+func collectLate(s process.Spec, memory string) process.Spec {
+	s.Env = append(s.Env, "GOGC=off", "GOMEMLIMIT="+memory)
+	return s
+}
+
 func (e *Env) startServer(ctx context.Context) (err error) {
-	if e.server, err = e.group.Start(e.plane.APIServer()); err != nil {
+	if e.server, err = e.group.Start(collectLate(e.plane.APIServer(), serverMemory)); err != nil {
 		return err
 	}
 	return controlplane.WaitReady(ctx, e.Config, e.server)

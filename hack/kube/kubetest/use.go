@@ -139,8 +139,6 @@ func (e *Env) withoutEtcd(t testing.TB, do func() error) {
 	e.StopAPIServer(t)
 	require.NoError(t, e.etcd.Kill())
 	require.NoError(t, do())
-	var err error
-	e.etcd, err = e.group.Start(e.plane.Etcd())
-	require.NoError(t, err)
+	require.NoError(t, e.startEtcd())
 	e.StartAPIServer(t)
 }
