@@ -303,18 +303,29 @@ type Cluster struct {
 	// InstallationDisk is bootstrapInPlace.installationDisk: the only node bootstraps itself and installs this disk;
 	// empty: it does not.
 	InstallationDisk string `yaml:"installationDisk,omitempty" json:"installationDisk,omitempty"`
+	// Agent says that AgentConfig lies beside install-config.yaml: the agent-based installer makes one live image for all
+	// hosts. One of them, the rendezvous host, is the bootstrap node, and reboots into a master.
+	Agent bool `yaml:"agent,omitempty" json:"agent,omitempty"`
 }
 
+// AgentConfig is the agent-based installer's own input.
+const AgentConfig = "agent-config.yaml"
+
 // Files in which openshift-install has the Ignition config of the bootstrap node: one of its own, or the only node's.
+// AgentIgnition is the live image's, which coreos-installer iso ignition show prints.
 const (
 	BootstrapIgnition = "bootstrap.ign"
 	InPlaceIgnition   = "bootstrap-in-place-for-live-iso.ign"
+	AgentIgnition     = "agent.ign"
 )
 
 // IgnitionFile is the one of this cluster.
 func (c Cluster) IgnitionFile() string {
-	if c.InPlace() {
+	switch {
+	case c.InPlace():
 		return InPlaceIgnition
+	case c.Agent:
+		return AgentIgnition
 	}
 	return BootstrapIgnition
 }

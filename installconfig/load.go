@@ -121,7 +121,12 @@ func (d *Document) Resolve(dir string) (*Sidecar, error) {
 	if err := rep.Err(); err != nil {
 		return nil, err
 	}
-	return &Sidecar{Cluster: d.Cluster, Config: *c}, nil
+	cluster := d.Cluster
+	if c.Flow == FlowOpenShift {
+		_, err := os.Stat(filepath.Join(dir, AgentConfig))
+		cluster.Agent = err == nil
+	}
+	return &Sidecar{Cluster: cluster, Config: *c}, nil
 }
 
 // inFile names install-config.yaml in findings.
@@ -222,7 +227,7 @@ const defaultAttempts = 3
 // DetectFlow says which flow a directory belongs to: openshift-install leaves a state file and, after create manifests,
 // manifests/cluster-config.yaml.
 func DetectFlow(dir string) Flow {
-	for _, mark := range []string{".openshift_install_state.json", "manifests/cluster-config.yaml"} {
+	for _, mark := range []string{".openshift_install_state.json", "manifests/cluster-config.yaml", AgentConfig} {
 		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
 			return FlowOpenShift
 		}

@@ -82,19 +82,23 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 	if err != nil {
 		return patch.Additions{}, err
 	}
-	inPlace := in.Sidecar.Cluster.InPlace()
-	if inPlace && p.Image == "" {
-		return patch.Additions{}, report.Finding{Path: "--program-url", Rule: "program",
-			Message: "the node keeps a registry of its own, whose program comes out of the same image as dayone",
-			Next:    "give --program-image HOST/NAME@sha256:…"}
+	cluster := in.Sidecar.Cluster
+	stays := cluster.InPlace() || cluster.Agent && in.Sidecar.Config.InCluster()
+	if (stays || cluster.Agent) && p.Image == "" {
+		why := "the live image fetches no files at its start"
+		if stays {
+			why = "the node keeps a registry of its own, whose program comes out of the same image as dayone"
+		}
+		return patch.Additions{}, report.Finding{Path: "--program-url", Rule: "program", Message: why,
+			Next: "give --program-image HOST/NAME@sha256:…"}
 	}
-	a := patch.Additions{Target: in.Sidecar.Cluster.IgnitionFile()}
+	a := patch.Additions{Target: cluster.IgnitionFile()}
 	a.Files = append(files, patch.File{Path: bootstrapnode.GatePath, Mode: 0o644,
 		Content: bootstrapnode.Gate()})
 	units := []string{bootstrapnode.GateUnit, bootstrapnode.BootstrapUnit}
 	if p.Image != "" {
 		env := "DAYONE_IMAGE=" + p.Image + "\n"
-		if inPlace {
+		if stays {
 			env += bootstrapnode.AlsoFetch + "\n"
 		}
 		a.Files = append(a.Files, patch.File{Path: bootstrapnode.ProgramEnvPath, Mode: 0o644, Content: []byte(env)},
@@ -107,12 +111,31 @@ func Additions(in *preflight.Input, p Program) (patch.Additions, error) {
 	for _, u := range units {
 		a.Units = append(a.Units, patch.Unit{Name: u, Contents: bootstrapnode.Unit(u)})
 	}
-	if inPlace {
+	switch {
+	case cluster.InPlace():
 		return withInPlace(a), nil
+	case cluster.Agent:
+		return withAgent(a), nil
 	}
 	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.HeldUnit, Name: bootstrapnode.HoldDropIn,
 		Contents: bootstrapnode.Hold()}}
 	return a, nil
+}
+
+// withAgent makes the additions those of a live image that all hosts of a cluster boot: they begin with the
+// installer's bootstrap, which runs on one of them, and bring the images onto the disk that this one boots next.
+func withAgent(a patch.Additions) patch.Additions {
+	a.Needs = bootstrapnode.AgentUnit
+	for i := range a.Units {
+		a.Units[i].Contents = bootstrapnode.WithBootstrap(a.Units[i].Contents)
+	}
+	a.Files = append(a.Files,
+		patch.File{Path: bootstrapnode.CarryPath, Mode: 0o555, Content: bootstrapnode.CarryScript()},
+		patch.File{Path: bootstrapnode.AgentDiskPath, Mode: 0o555, Content: bootstrapnode.AgentDisk()},
+		patch.File{Path: bootstrapnode.AgentProgressPath, Mode: 0o555, Content: bootstrapnode.AgentProgress()})
+	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.HeldUnit, Name: bootstrapnode.HoldDropIn,
+		Contents: bootstrapnode.AgentHold()}}
+	return a
 }
 
 // withInPlace adds what holds the only node's bootstrap until the image is there, and brings that onto its disk.
@@ -120,6 +143,7 @@ func withInPlace(a patch.Additions) patch.Additions {
 	a.Moves = []patch.Move{{From: bootstrapnode.InPlacePath, To: bootstrapnode.InPlaceMoved}}
 	a.Files = append(a.Files,
 		patch.File{Path: bootstrapnode.InPlacePath, Mode: 0o555, Content: bootstrapnode.InPlace()},
+		patch.File{Path: bootstrapnode.CarryPath, Mode: 0o555, Content: bootstrapnode.CarryScript()},
 		patch.File{Path: bootstrapnode.DiskInstallerPath, Mode: 0o555, Content: bootstrapnode.DiskInstaller()},
 		patch.File{Path: bootstrapnode.HoldPath, Mode: 0o644, Content: bootstrapnode.HoldManifest()})
 	a.DropIns = []patch.DropIn{{Unit: bootstrapnode.DiskUnit, Name: bootstrapnode.DiskDropInName,

@@ -20,13 +20,15 @@ import (
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/handover"
+	"dayone.dev/dayone/bootstrap/preflight"
 )
 
 // Disk is a node's disk after coreos-installer, before its first boot.
 type Disk struct {
 	// StateDir is the bootstrap's on this host, Root where the disk's root file system is mounted.
 	StateDir, Root string
-	// Ignition is the file of the config with which the disk boots first.
+	// Ignition is the file of the config with which the disk boots first; default is what MCO has rendered for the
+	// masters on this host.
 	Ignition string
 	// Program is dayone-registry on this host.
 	Program string
@@ -83,7 +85,7 @@ func Carry(ctx context.Context, d Disk) error {
 
 // keepsVar refuses a config that mounts another file system over what is carried.
 func (d Disk) keepsVar() error {
-	raw, err := os.ReadFile(d.Ignition)
+	raw, err := d.config()
 	if err != nil {
 		return fmt.Errorf("read the disk's Ignition config: %w", err)
 	}
@@ -98,6 +100,17 @@ func (d Disk) keepsVar() error {
 		}
 	}
 	return nil
+}
+
+func (d Disk) config() ([]byte, error) {
+	if d.Ignition != "" {
+		return os.ReadFile(d.Ignition)
+	}
+	config, _, _, err := rendered(mcsDir, preflight.ControlPlanePool)
+	if err != nil {
+		return nil, err
+	}
+	return config.Spec.Config.Raw, nil
 }
 
 // stateroot is the disk's /var.

@@ -68,10 +68,15 @@ func (f finisher) mastersOf(pool string) int {
 	if !answered(pool) {
 		return 0
 	}
-	if pool == "master" {
-		return cmp.Or(f.host.In.Sidecar.Cluster.ControlPlane, defaultMasters)
+	cluster := f.host.In.Sidecar.Cluster
+	switch all := cmp.Or(cluster.ControlPlane, defaultMasters); {
+	case pool != "master":
+		return 1
+	case cluster.Agent:
+		return all - 1 // this host is the last one, and its images go onto its disk
+	default:
+		return all
 	}
-	return 1
 }
 
 // defaultMasters is the installer's default of controlPlane.replicas.

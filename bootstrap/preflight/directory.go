@@ -66,8 +66,8 @@ func pointers() []string { return []string{"master.ign", "worker.ign", "arbiter.
 
 // markers are files and directories that tell how the cluster is installed and how far the installer is.
 func markers() []string {
-	return []string{"agent-config.yaml", "cluster-manifests", installconfig.InPlaceIgnition,
-		installconfig.BootstrapIgnition, "manifests", "openshift"}
+	return []string{installconfig.AgentConfig, "cluster-manifests", installconfig.InPlaceIgnition,
+		installconfig.BootstrapIgnition, installconfig.AgentIgnition, "manifests", "openshift"}
 }
 
 func readDirectory(dir, platform string) (*directory, error) {

@@ -19,29 +19,35 @@ func unsupportedFlows(d *directory, in *Input, rep *report.Report) {
 	if !in.openshift() {
 		return
 	}
-	const (
-		agent = "the agent-based installer has no bootstrap.ign: assisted-service makes it on the rendezvous host, which " +
-			"becomes a master"
-		apart = "install with a separate bootstrap host, or push the image to a registry first and name it in a " +
-			"MachineOSConfig's pre-built-image annotation"
-	)
-	other := installconfig.Cluster{InstallationDisk: "other"}
-	if in.Sidecar.Cluster.InPlace() {
-		other.InstallationDisk = ""
+	const again = "begin again with an empty directory, and write or remove bootstrapInPlace and " +
+		installconfig.AgentConfig + " before dayone prepare"
+	refuse := func(file, next, why string) {
+		rep.Errorf(report.Finding{File: file, Rule: "unsupported-flow", Next: next},
+			"dayone cannot build images in this kind of installation: %s", why)
 	}
-	for _, f := range []struct{ name, why, next string }{
-		{"agent-config.yaml", agent, apart},
-		{"cluster-manifests", agent, apart},
-		{other.IgnitionFile(), "with bootstrapInPlace in " + installconfig.FileName + " it needs " +
-			installconfig.InPlaceIgnition + ", and without it " + installconfig.BootstrapIgnition,
-			"begin again with an empty directory, and write or remove bootstrapInPlace before dayone prepare"},
-	} {
-		if d.present[f.name] {
-			rep.Errorf(report.Finding{File: f.name, Rule: "unsupported-flow", Next: f.next},
-				"dayone cannot build images in this kind of installation: %s", f.why)
+	if d.present["cluster-manifests"] {
+		refuse("cluster-manifests", "write "+installconfig.FileName+" and "+installconfig.AgentConfig+" instead",
+			"with manifests of its own for the agent-based installer nothing tells what the cluster is")
+	}
+	cluster := in.Sidecar.Cluster
+	for _, name := range []string{installconfig.BootstrapIgnition, installconfig.InPlaceIgnition,
+		installconfig.AgentIgnition} {
+		if d.present[name] && name != cluster.IgnitionFile() {
+			refuse(name, again, "it needs "+cluster.IgnitionFile())
 		}
 	}
+	switch {
+	case d.present[installconfig.AgentConfig] && !cluster.Agent:
+		refuse(installconfig.AgentConfig, again, "the agent-based installer came after dayone prepare")
+	case cluster.Agent && (cluster.InPlace() || cluster.ControlPlane != 0 && cluster.ControlPlane < agentMasters):
+		refuse(installconfig.AgentConfig, "have three control-plane nodes, or install the only node with bootstrapInPlace "+
+			"and openshift-install create single-node-ignition-config", "with fewer than three control-plane nodes the "+
+			"agent-based installer boots a host that bootstraps itself from its disk before the images can be there")
+	}
 }
+
+// agentMasters are so many that two of them are there before the rendezvous host reboots.
+const agentMasters = 3
 
 // plainFiles refuses folders in the installer's directories, over which its bootstrap script stops, and files in
 // dayone's name that it has not written.

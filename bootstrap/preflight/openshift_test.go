@@ -59,7 +59,6 @@ func TestOpenShiftRefuses(t *testing.T) {
 			"reserved-name"},
 		{"a file with dayone's name", "openshift/99_dayone-x.yaml", fmt.Sprintf(aPool, "infra", ""),
 			"reserved-name"},
-		{"an agent's installation", "agent-config.yaml", "a: b\n", "unsupported-flow"},
 		{"a bootstrap in place", "bootstrap-in-place-for-live-iso.ign", "{}", "unsupported-flow"},
 		{"an edited pointer config", "master.ign",
 			`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "ignition-edited"},

@@ -153,7 +153,7 @@ func TestConsoleBlocksAreAccepted(t *testing.T) {
 		blocks, err := codeblocks.Of(filepath.Join(root, page))
 		require.NoError(t, err)
 		s := newShell(t)
-		for _, dir := range []string{"DIR", "IN"} {
+		for _, dir := range []string{"DIR", "IN", "cluster"} {
 			require.NoError(t, os.Mkdir(filepath.Join(s.dir, dir), 0o755))
 		}
 		for _, b := range blocks {

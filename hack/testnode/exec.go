@@ -2,10 +2,12 @@ package testnode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -62,6 +64,10 @@ func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 	if st.PID == 0 {
 		return -1, fmt.Errorf("run %s on %s: the node is %s %s", strings.Join(c.Argv, " "), n.Name, st.Phase, st.Reason)
 	}
+	if here, err := onOurRoot(st.PID); err != nil || here {
+		return -1, fmt.Errorf("run %s on %s: the node has only begun to boot: wait for it (WaitReady): %w",
+			strings.Join(c.Argv, " "), n.Name, cmp.Or(err, errOurRoot))
+	}
 	// The node's own shell finds the program: this machine's PATH says nothing about it.
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", `exec "$@"`, "sh"}, c.Argv...)...)
 	cmd.Dir = "/"
@@ -88,6 +94,22 @@ func (n *Node) Run(ctx context.Context, c Command) (int, error) {
 		return -1, fmt.Errorf("run %s on %s: %w", strings.Join(c.Argv, " "), n.Name, errors.Join(err, ctx.Err()))
 	}
 	return 0, nil
+}
+
+var errOurRoot = errors.New("its root directory is still this machine's")
+
+// onOurRoot tells whether a process has this machine's root directory. A node has until its boot has changed that: a
+// command that is run in it so early would write to this machine.
+func onOurRoot(pid int) (bool, error) {
+	ours, err := os.Stat("/")
+	if err != nil {
+		return false, err
+	}
+	its, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "root"))
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(ours, its), nil
 }
 
 // enterNode moves the calling thread into a node's namespaces; what it starts then is in the node.

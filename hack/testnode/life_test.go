@@ -52,6 +52,21 @@ func crashMain(stateDir string) error {
 	select {}
 }
 
+// TestCommandsStayInTheNode: a command that comes while the node only begins to boot does not run on this machine.
+func TestCommandsStayInTheNode(t *testing.T) {
+	n := newNode(t, newLab(t), "m0", baseimage.Tiny)
+	mark := filepath.Join(t.TempDir(), "mark") // a directory that nodes do not have
+	for range 3 {
+		require.NoError(t, n.Start(t.Context()))
+		require.Eventually(t, func() bool {
+			_, err := n.Run(t.Context(), testnode.Command{Argv: []string{"touch", mark}})
+			return err == nil
+		}, time.Minute, time.Millisecond)
+		assert.NoFileExists(t, mark)
+		require.NoError(t, n.PowerCut(t.Context()))
+	}
+}
+
 func TestSweepAfterAKill(t *testing.T) {
 	living := newLab(t)
 	n := newNode(t, living, "m0", baseimage.Tiny)

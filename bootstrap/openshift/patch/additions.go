@@ -20,6 +20,8 @@ import (
 type Additions struct {
 	// Target is the config's file name; default installconfig.BootstrapIgnition.
 	Target string
+	// Needs is a unit by which the right config is known; a config without it is refused.
+	Needs string `json:",omitempty"`
 	// Moves make room for some of the Files.
 	Moves   []Move
 	Files   []File
@@ -110,6 +112,9 @@ func (a Additions) addTo(c *ign.Config, m marker) error {
 	note, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode marker: %w", err)
+	}
+	if a.Needs != "" && !slices.ContainsFunc(c.Systemd.Units, func(u ign.Unit) bool { return u.Name == a.Needs }) {
+		return a.other("unit " + a.Needs)
 	}
 	for _, move := range a.Moves {
 		if !rename(c, move.From, move.To) {

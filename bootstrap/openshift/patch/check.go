@@ -29,6 +29,9 @@ func missing(f file) error {
 // check refuses a directory in which the installer would throw a patched bootstrap.ign away: it makes bootstrap.ign
 // anew, with no more than a warning, when something that it is made from has changed.
 func check(of file) error {
+	if of.name == installconfig.AgentIgnition {
+		return nil // it is the live image's, which is there already
+	}
 	dir := of.dir
 	var rep report.Report
 	for _, name := range []string{installconfig.FileName, "manifests", "openshift"} {

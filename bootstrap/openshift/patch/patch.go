@@ -294,10 +294,13 @@ func replace(to file, content []byte) error {
 	return nil
 }
 
-// create is the installer's command that makes the file.
+// create is the command that makes the file.
 func (f file) create() string {
-	if f.name == installconfig.InPlaceIgnition {
+	switch f.name {
+	case installconfig.InPlaceIgnition:
 		return "openshift-install create single-node-ignition-config --dir " + f.dir
+	case installconfig.AgentIgnition:
+		return "coreos-installer iso ignition show " + filepath.Join(f.dir, "agent.ARCH.iso") + " > " + f.path()
 	}
 	return "openshift-install create ignition-configs --dir " + f.dir
 }

@@ -193,6 +193,35 @@ func TestPatchTakesAPlace(t *testing.T) {
 	}
 }
 
+// TestPatchLiveImage: the live image of the agent-based installer is there already, whatever lies beside its config.
+func TestPatchLiveImage(t *testing.T) {
+	a := additions()
+	a.Target, a.Needs = installconfig.AgentIgnition, "bootkube.service"
+	for _, c := range []struct{ name, config, rule string }{
+		{"a live image", original, ""},
+		{"another config", strings.Replace(original, "bootkube.service", "other.service", 1), "bootstrap-ign-other"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := directory(t, original)
+			put(t, dir, "openshift/99_x.yaml", "a: b")
+			put(t, dir, installconfig.AgentIgnition, c.config)
+			_, err := patch.Apply(dir, a)
+			if c.rule != "" {
+				found := report.Of(err)
+				require.Len(t, found, 1, "%v", err)
+				assert.Equal(t, []string{c.rule, installconfig.AgentIgnition}, []string{found[0].Rule, found[0].File})
+				return
+			}
+			require.NoError(t, err)
+			_, err = patch.Remove(dir, installconfig.AgentIgnition)
+			require.NoError(t, err)
+			raw, err := os.ReadFile(filepath.Join(dir, installconfig.AgentIgnition))
+			require.NoError(t, err)
+			assert.Equal(t, c.config, string(raw), "byte for byte")
+		})
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	big := additions()
 	for i := range 200 {

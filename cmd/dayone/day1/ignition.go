@@ -24,7 +24,9 @@ func newIgnitionCommand() *cobra.Command {
 		Long: "Ignition adds the gate, the build and the hold for the hand-over to bootstrap.ign, after " +
 			"openshift-install create\n" +
 			"ignition-configs and before create cluster; with bootstrapInPlace to the file of create\n" +
-			"single-node-ignition-config. It can be repeated; --remove brings the file back byte for byte.",
+			"single-node-ignition-config; with " + installconfig.AgentConfig + " to " + installconfig.AgentIgnition +
+			", which coreos-installer iso\nignition show prints of the live image. It can be repeated; --remove brings the " +
+			"file back byte for byte.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result patch.Result
@@ -65,8 +67,10 @@ func addToIgnition(cmd *cobra.Command, dir, platform string, program openshift.P
 
 // ignitionFile is the one that the installer has made.
 func ignitionFile(dir string) string {
-	if _, err := os.Stat(filepath.Join(dir, installconfig.InPlaceIgnition)); err == nil {
-		return installconfig.InPlaceIgnition
+	for _, name := range []string{installconfig.InPlaceIgnition, installconfig.AgentIgnition} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return name
+		}
 	}
 	return installconfig.BootstrapIgnition
 }
@@ -74,9 +78,9 @@ func ignitionFile(dir string) string {
 func describeIgnition(dir string, remove bool, r patch.Result) string {
 	name := ignitionFile(dir)
 	next := "openshift-install create cluster --dir " + dir + ", or host the file for your machines"
-	if name == installconfig.InPlaceIgnition {
+	if name != installconfig.BootstrapIgnition {
 		next = "coreos-installer iso ignition embed --force --ignition-file " + filepath.Join(dir, name) +
-			" LIVE-ISO, and boot the machine from that"
+			" LIVE-ISO, and boot from that"
 	}
 	switch {
 	case remove && r.Changed:

@@ -108,7 +108,7 @@ func newCarryCommand() *cobra.Command {
 	var d openshift.Disk
 	cmd := &cobra.Command{
 		Use: "carry",
-		Short: "Bring the images of a node that is its own bootstrap node onto the disk that it has installed; the reboot " +
+		Short: "Bring the images of a bootstrap node that becomes a master onto the disk that it has installed; the reboot " +
 			"waits for it",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return openshift.Carry(cmd.Context(), d) },
@@ -116,8 +116,8 @@ func newCarryCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&d.StateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
 	f.StringVar(&d.Root, "to", "", "where the disk's root file system is mounted (required)")
-	f.StringVar(&d.Ignition, "ignition", "", "the Ignition config with which the disk boots first (required)")
+	f.StringVar(&d.Ignition, "ignition", "", "the Ignition config with which the disk boots first (default: what MCO has rendered here)")
 	f.StringVar(&d.Program, "registry-program", bootstrapnode.RegistryProgram, "the registry that the node keeps")
-	_ = errors.Join(cmd.MarkFlagRequired("to"), cmd.MarkFlagRequired("ignition"))
+	_ = cmd.MarkFlagRequired("to") // it is there
 	return cmd
 }

@@ -83,7 +83,7 @@ func newPrepareCommand() *cobra.Command {
 				return err
 			}
 			return cli.Print(cmd, "Layering", sidecar, func(w io.Writer) error {
-				return describePrepared(w, f.dir, &sidecar.Config)
+				return describePrepared(w, f.dir, sidecar)
 			})
 		},
 	}
@@ -91,7 +91,8 @@ func newPrepareCommand() *cobra.Command {
 	return cmd
 }
 
-func describePrepared(w io.Writer, dir string, c *installconfig.Config) error {
+func describePrepared(w io.Writer, dir string, s *installconfig.Sidecar) error {
+	c := s.Config
 	if !c.On() {
 		_, err := fmt.Fprintln(w, "layering is switched off for this cluster; go on with the installation without dayone")
 		return err
@@ -100,7 +101,7 @@ func describePrepared(w io.Writer, dir string, c *installconfig.Config) error {
 		fmt.Fprintf(w, "pool %s: image built at the %s\n", p.Name, p.BuildAt)
 	}
 	next := "dayone manifests --dir " + dir
-	if c.Flow == installconfig.FlowOpenShift {
+	if c.Flow == installconfig.FlowOpenShift && !s.Cluster.Agent { // that installer makes them on the rendezvous host
 		next = "openshift-install create manifests --dir " + dir + ", then " + next
 	}
 	_, err := fmt.Fprintf(w, "%s moved to %s; next: %s\n", installconfig.Field, installconfig.SidecarPath(dir), next)
@@ -144,11 +145,15 @@ func newManifestsCommand() *cobra.Command {
 
 // afterManifests is the next step of the flow.
 func afterManifests(in *preflight.Input, dir string) string {
-	if in.Sidecar.Cluster.InPlace() && in.Sidecar.Config.Flow == installconfig.FlowOpenShift {
-		return "openshift-install create single-node-ignition-config --dir " + dir + ", then dayone ignition --dir " + dir
+	if in.Sidecar.Config.Flow != installconfig.FlowOpenShift {
+		return "dayone bootstrap --dir " + dir
 	}
-	if in.Sidecar.Config.Flow == installconfig.FlowOpenShift {
-		return "openshift-install create ignition-configs --dir " + dir + ", then dayone ignition --dir " + dir
+	create := "create ignition-configs"
+	switch {
+	case in.Sidecar.Cluster.InPlace():
+		create = "create single-node-ignition-config"
+	case in.Sidecar.Cluster.Agent:
+		create = "agent create image"
 	}
-	return "dayone bootstrap --dir " + dir
+	return "openshift-install " + create + " --dir " + dir + ", then dayone ignition --dir " + dir
 }

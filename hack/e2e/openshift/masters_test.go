@@ -115,11 +115,19 @@ func (w *world) extract(image, name, to string) {
 	}
 }
 
+// besides is how many masters there are beside the bootstrap node.
+func (w *world) besides() int {
+	if w.agent { // it becomes the last one
+		return masters - 1
+	}
+	return masters
+}
+
 // mastersHaveAddresses lets the masters be ready at their addresses, and the registries' program be on them.
 func (w *world) mastersHaveAddresses() (program, etc string) {
 	t, dir := w.t, w.t.TempDir()
 	program = w.inMaster(w.pulled, dir)
-	for i := range masters {
+	for i := range w.besides() {
 		if i > 0 {
 			out, err := w.lab.Network.Command(t.Context(), "ip", "address", "add", w.masterAddress(i)+"/24", "dev",
 				"br0").CombinedOutput()
@@ -152,7 +160,7 @@ func (w *world) mastersHold(image, etc string) {
 	account, found, err := accounts.Find(ownRegistry)
 	require.NoError(t, err)
 	require.True(t, found)
-	for i := range masters {
+	for i := range w.besides() {
 		dir, at := t.TempDir(), w.masterAddress(i)+":"+ownPort
 		auth, err := credentials.Encode(account, at)
 		require.NoError(t, err)

@@ -82,6 +82,9 @@ type world struct {
 	fromServer bool
 	// inPlace is an installation whose only node is its own bootstrap node.
 	inPlace bool
+	// agent is an installation by the agent-based installer: late is what comes to the rendezvous host with the bootstrap.
+	agent bool
+	late  []byte
 	// own is an installation without a registry of the user's; pulled is the masters' image as an OCI layout.
 	own    bool
 	pulled string
@@ -321,6 +324,9 @@ func (w *world) installer() []byte {
 	if w.inPlace {
 		w.scripts("testdata/inplace")
 	}
+	if w.inPlace || w.agent {
+		w.scripts("testdata/disk")
+	}
 	w.put("/root/.docker/config.json", 0o600, w.pullSecret)
 	w.put("/etc/ssl/certs/release-registry.pem", 0o644, []byte(w.baseCA))
 	w.put("/opt/openshift/fixture/base-image", 0o644, []byte(w.base))
@@ -432,6 +438,9 @@ func (w *world) patched() []byte {
 		require.NoError(w.t, err)
 		w.operator.RegistryCA = append(ca, w.baseCA...)
 	}
+	if w.agent {
+		return w.afterPrepare(dir, installconfig.AgentIgnition)
+	}
 	return w.afterPrepare(dir, installconfig.BootstrapIgnition)
 }
 
@@ -441,23 +450,28 @@ func (w *world) afterPrepare(dir, ignition string) []byte {
 	stripped, err := os.ReadFile(file)
 	require.NoError(w.t, err)
 	require.NotContains(w.t, string(stripped), installconfig.Field)
-	// create manifests: install-config.yaml goes, the installer's own manifests come.
-	require.NoError(w.t, os.Remove(file))
-	require.NoError(w.t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o750))
-	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\n" +
-		"data: {install-config: \"\"}\n"
-	require.NoError(w.t, os.WriteFile(filepath.Join(dir, "manifests/cluster-config.yaml"), []byte(config), 0o640))
+	if !w.agent { // create manifests: install-config.yaml goes, the installer's own manifests come.
+		require.NoError(w.t, os.Remove(file))
+		require.NoError(w.t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o750))
+		config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-config-v1, namespace: kube-system}\n" +
+			"data: {install-config: \"\"}\n"
+		require.NoError(w.t, os.WriteFile(filepath.Join(dir, "manifests/cluster-config.yaml"), []byte(config), 0o640))
+	}
 	w.dayone(dir, "manifests")
 
 	// create ignition-configs: everything in both directories goes into bootstrap.ign.
 	users, err := manifests.ReadDir(filepath.Join(dir, "openshift"), manifests.ReadOptions{})
 	require.NoError(w.t, err)
 	w.manifests(filepath.Join(dir, "openshift"), users)
-	for _, consumed := range []string{"manifests", "openshift"} {
+	for _, consumed := range []string{"manifests", "openshift", installconfig.FileName, installconfig.AgentConfig} {
 		require.NoError(w.t, os.RemoveAll(filepath.Join(dir, consumed)))
 	}
 	file = filepath.Join(dir, ignition)
-	require.NoError(w.t, os.WriteFile(file, w.installer(), 0o640))
+	made := w.installer()
+	if w.agent {
+		made, w.late = liveAndLate(w.t, made)
+	}
+	require.NoError(w.t, os.WriteFile(file, made, 0o640))
 	program := []string{"--program-image", w.mco} // it has the program, too
 	if w.fromServer {
 		address, hash := w.fetched("", w.bin)

@@ -1,6 +1,9 @@
 package bootstrapnode
 
-import "embed"
+import (
+	"embed"
+	"strings"
+)
 
 //go:embed files
 var files embed.FS
@@ -42,6 +45,23 @@ const (
 	AlsoFetch       = "DAYONE_ALSO=dayone-registry"
 )
 
+// CarryPath mounts a disk that was just installed and brings the images onto it. SELinux lets units start what lies in
+// this directory.
+const CarryPath = "/usr/local/bin/dayone-carry.sh"
+
+// What the hosts of the agent-based installer have beside that. Places of the installer's own files:
+// openshift/assisted-installer, src/installer and src/ops.
+const (
+	// AgentUnit is in each live image of that installer.
+	AgentUnit = "agent.service"
+	// AgentDiskPath is found before coreos-installer, and notes which disk that installs.
+	AgentDiskPath = "/usr/local/bin/coreos-installer"
+	// AgentProgressPath is what HeldUnit runs there.
+	AgentProgressPath = "/usr/local/bin/dayone-progress.sh"
+	// bootstrapUnit is started by assisted-installer, on the rendezvous host alone.
+	bootstrapUnit = "bootkube.service"
+)
+
 // Names of the units.
 const (
 	GateUnit      = "dayone-gate.service"
@@ -63,6 +83,23 @@ func Unit(name string) string { return string(read(name)) }
 
 // Hold is the drop-in of HeldUnit.
 func Hold() string { return string(read("progress-10-dayone.conf")) }
+
+// WithBootstrap is a unit's text that starts it with the installer's bootstrap, not with the machine.
+func WithBootstrap(unit string) string {
+	return strings.ReplaceAll(unit, "WantedBy=multi-user.target", "WantedBy="+bootstrapUnit)
+}
+
+// CarryScript is the program at CarryPath.
+func CarryScript() []byte { return read("carry.sh") }
+
+// AgentDisk is the program at AgentDiskPath.
+func AgentDisk() []byte { return read("agent-coreos-installer") }
+
+// AgentProgress is the program at AgentProgressPath.
+func AgentProgress() []byte { return read("agent-progress.sh") }
+
+// AgentHold is the drop-in of HeldUnit that runs AgentProgressPath.
+func AgentHold() string { return string(read("agent-progress-10-dayone.conf")) }
 
 // InPlace is the script in the place of the installer's.
 func InPlace() []byte { return read("bootstrap-in-place.sh") }

@@ -87,9 +87,22 @@ func TestUnitsExposeNoMoreThanTheyNeed(t *testing.T) {
 	}
 }
 
-func TestScriptIsShell(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "fetch.sh")
-	require.NoError(t, os.WriteFile(file, bootstrapnode.FetchScript(), 0o755))
-	out, err := exec.Command("bash", "-n", file).CombinedOutput()
-	require.NoError(t, err, string(out))
+func TestScriptsAreShell(t *testing.T) {
+	for name, script := range map[string][]byte{"fetch": bootstrapnode.FetchScript(), "carry": bootstrapnode.CarryScript(),
+		"disk": bootstrapnode.DiskInstaller(), "agent's disk": bootstrapnode.AgentDisk(),
+		"agent's progress": bootstrapnode.AgentProgress()} {
+		file := filepath.Join(t.TempDir(), "script.sh")
+		require.NoError(t, os.WriteFile(file, script, 0o755))
+		out, err := exec.Command("bash", "-n", file).CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+	}
+}
+
+// TestUnitsBeginWithTheBootstrap: on a live image that all hosts boot no unit of dayone's starts with the machine.
+func TestUnitsBeginWithTheBootstrap(t *testing.T) {
+	for _, unit := range []string{bootstrapnode.GateUnit, bootstrapnode.FetchUnit, bootstrapnode.BootstrapUnit} {
+		text := bootstrapnode.WithBootstrap(bootstrapnode.Unit(unit))
+		assert.Contains(t, text, "WantedBy=bootkube.service", unit)
+		assert.NotContains(t, text, "WantedBy=multi-user.target", unit)
+	}
 }
