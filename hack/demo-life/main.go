@@ -1,5 +1,5 @@
-// Command demo-life runs the whole life of a cluster on this one machine: Day 1, the hand-over to a real Kubernetes, Day 2
-// and opting out. It is not in hack/demo, which compiles in three quarters of the time without Kubernetes' typed client.
+// Command demo-life runs the whole life of a cluster on this one machine: Day 1, the hand-over to a real Kubernetes,
+// Day 2 and opting out. It is not in hack/demo, which compiles faster without Kubernetes' typed client.
 //
 //	sample -> hack/e2e/life -> live lines, checks
 package main

@@ -19,9 +19,9 @@ import (
 	"dayone.dev/dayone/hack/cache"
 )
 
-// Tags are the build tags of every program, those of the Makefile. Two make the container libraries build without headers
-// of C libraries. netgo and osusergo keep package net free of cgo: else all that imports it, 298 packages, would be
-// compiled a second time for the programs without cgo.
+// Tags are the build tags of every program, those of the Makefile. Two make the container libraries build without
+// headers of C libraries. netgo and osusergo keep package net free of cgo: else all that imports it, 298 packages,
+// would be compiled a second time for the programs without cgo.
 const Tags = "containers_image_openpgp,exclude_graphdriver_btrfs,netgo,osusergo"
 
 // runEnv names a run of tests, such as one make test: a program that was linked in it is taken as it is, without asking

@@ -63,7 +63,7 @@ func day1(t *testing.T) string {
 	return ""
 }
 
-// bareRoots installs the deb in a Debian and the rpm in a Fedora-like root, without anything but the essential packages:
+// bareRoots installs the deb in a Debian and the rpm in a Fedora-like root that have nothing but essential packages:
 // no Go, no checkout, no crun, no ostree, no systemd that runs.
 func bareRoots(t *testing.T, out string) {
 	root := bareDebian(t)

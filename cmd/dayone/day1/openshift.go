@@ -116,7 +116,8 @@ func newCarryCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&d.StateDir, "state-dir", day1.DefaultStateDir, "the bootstrap's state directory")
 	f.StringVar(&d.Root, "to", "", "where the disk's root file system is mounted (required)")
-	f.StringVar(&d.Ignition, "ignition", "", "the Ignition config with which the disk boots first (default: what MCO has rendered here)")
+	f.StringVar(&d.Ignition, "ignition", "",
+		"the Ignition config with which the disk boots first (default: what MCO has rendered here)")
 	f.StringVar(&d.Program, "registry-program", bootstrapnode.RegistryProgram, "the registry that the node keeps")
 	_ = cmd.MarkFlagRequired("to") // it is there
 	return cmd
