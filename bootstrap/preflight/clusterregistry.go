@@ -57,8 +57,9 @@ func (d *directory) shareRegistry() (err error) {
 }
 
 // agents says that the nodes run dayone's agent. Then no MachineConfig, and so no image, has their account at the
-// cluster's own registries, or the key of these registries' CA: they are served beside the config. In the openshift flow
-// the bootstrap merges the account into the pull secret of MCO, which has no other way, and a MachineConfig has the key.
+// cluster's own registries, or the key of these registries' CA: they are served beside the config. In the openshift
+// flow the bootstrap merges the account into the pull secret of MCO, which has no other way, and a MachineConfig has
+// the key.
 func (d *directory) agents() bool { return d.sidecar.Config.Flow != installconfig.FlowOpenShift }
 
 // registryFile brings dayone-registry to a node whose configs MCO renders, registryCAFile the CA to a pool's nodes.

@@ -22,8 +22,8 @@ import (
 )
 
 // TestNoImageHasSecretsOfTheMastersRegistries builds the image of masters that have registries of their own, and looks
-// into its layers and into the rendered configs for the account that pulls, the key of the CA and the list of users. What
-// must not be there and what must be is looked for alike.
+// into its layers and into the rendered configs for the account that pulls, the key of the CA and the list of users.
+// What must not be there and what must be is looked for alike.
 func TestNoImageHasSecretsOfTheMastersRegistries(t *testing.T) {
 	b := newBench(t)
 	dir := b.order.Dir

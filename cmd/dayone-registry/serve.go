@@ -66,8 +66,8 @@ func newCommand(version string) *cobra.Command {
 		caFile+" and ca.key, from which the server certificate is made, and, where --auth has none, "+pullFile+
 		" (the account with which registries pull from each other)")
 	f.StringVar(&o.state, "state", wanted.Dir, "directory of the list of wanted images, of the controller's accounts "+
-		"and of the report; "+poolaccounts.SharedUsers+" and "+poolaccounts.SharedCA+" in it, which the node's agent brings, "+
-		"count before --config")
+		"and of the report; "+poolaccounts.SharedUsers+" and "+poolaccounts.SharedCA+" in it, which the node's agent "+
+		"brings, count before --config")
 	f.StringVar(&o.listen, "listen", net.JoinHostPort("", strconv.Itoa(peers.Port)), "HOST:PORT to listen on")
 	f.StringSliceVar(&o.hosts, "host", nil, "further name of the certificate, as that of the images (repeatable)")
 	f.StringVar(&o.peers, "peers", peers.Path, "file with the addresses of the cluster's registries")
@@ -122,8 +122,9 @@ func (o options) run(c *cobra.Command) error {
 			hash := poolaccounts.ReadShared(o.state).Hash()
 			shared.Store(&hash)
 		},
-		Options: registry.Options{Root: o.root, Listen: o.listen, TLSDir: o.config, NodeCAFile: ca, Hosts: o.hosts, MinFreeBytes: minFree,
-			Realm: "dayone registry", Log: log,
+		Options: registry.Options{Root: o.root, Listen: o.listen, TLSDir: o.config, NodeCAFile: ca, Hosts: o.hosts,
+			MinFreeBytes: minFree,
+			Realm:        "dayone registry", Log: log,
 			Beside: func(ctx context.Context, store *storage.Store) { replica.Run(ctx, store, beside) }},
 		Started: func(addr string) { log.WithField("address", addr).Info("registry serves") }})
 }

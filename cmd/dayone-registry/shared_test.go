@@ -34,8 +34,8 @@ import (
 )
 
 // TestTheCAComesSealed: registries that have the CA's key from a MachineConfig get it sealed, with a kill of the
-// controller between any two of its writes; then the MachineConfig loses it. Nodes pull all the time, and no pull fails.
-// A node that comes, or is made anew, gets the key; a worker never does.
+// controller between any two of its writes; then the MachineConfig loses it. Nodes pull all the time, and no pull
+// fails. A node that comes, or is made anew, gets the key; a worker never does.
 func TestTheCAComesSealed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")

@@ -10,8 +10,8 @@ import (
 )
 
 // registryAccount keeps the account of the node's pool at the registries of the control plane on the node, and on a
-// control-plane node what its registry shares with the others. The controller seals both for the node's key and replaces
-// them; they are in no image.
+// control-plane node what its registry shares with the others. The controller seals both for the node's key and
+// replaces them; they are in no image.
 type registryAccount struct {
 	root, node string
 	log        *logrus.Entry

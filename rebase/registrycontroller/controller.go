@@ -132,7 +132,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		users, current = have.users, metav1.Condition{Type: registrystatus.ConditionAccounts, Status: metav1.ConditionFalse,
 			Reason: "Failed", Message: accountsErr.Error()}
 	}
-	shared, sharedErr := r.share(ctx, v.Nodes, members)
+	shared, sharedErr := share(ctx, r, v.Nodes, members)
 	accountsErr = errors.Join(accountsErr, sharedErr)
 	next := published{list: list, peers: string(addresses), users: users,
 		conditions: append(append(judge(list, members, unknown), current), shared...)}

@@ -16,9 +16,9 @@ import (
 )
 
 // share gives control-plane nodes what their registries share, sealed for each: the key of the CA, and the
-// installation's accounts as hashes. No other node gets it. It gives no condition where a MachineConfig brings it, and so
-// there is no Secret.
-func (r *reconciler) share(ctx context.Context, nodes []corev1.Node, members []registrystatus.Member) (
+// installation's accounts as hashes. No other node gets it. It gives no condition where a MachineConfig brings it, and
+// so there is no Secret.
+func share(ctx context.Context, r *reconciler, nodes []corev1.Node, members []registrystatus.Member) (
 	[]metav1.Condition, error) {
 	var kept corev1.Secret
 	there, err := r.secret(ctx, cluster.RegistryShared, &kept)
@@ -33,14 +33,14 @@ func (r *reconciler) share(ctx context.Context, nodes []corev1.Node, members []r
 			Message: err.Error()}}, err
 	}
 	for i := range nodes {
-		if one := r.shareWith(ctx, &nodes[i], shared); one != nil {
+		if one := shareWith(ctx, r, &nodes[i], shared); one != nil {
 			err = errors.Join(err, fmt.Errorf("node %s: %w", nodes[i].Name, one))
 		}
 	}
 	return []metav1.Condition{judgeShared(shared, members)}, err
 }
 
-func (r *reconciler) shareWith(ctx context.Context, n *corev1.Node, shared poolaccounts.Shared) error {
+func shareWith(ctx context.Context, r *reconciler, n *corev1.Node, shared poolaccounts.Shared) error {
 	word := poolaccounts.Read[poolaccounts.Word](n.Annotations[manifests.AnnotationRegistryKey])
 	have := poolaccounts.Read[poolaccounts.Sealed](n.Annotations[manifests.AnnotationRegistryShared])
 	if !manifests.ControlPlane(n.Labels) || word.Key == "" || have.Account == shared.Hash() && have.Key == word.Key {

@@ -169,7 +169,8 @@ func (r *replica) look(ctx context.Context) error {
 	}
 	if !r.known {
 		return wanted.WriteReport(r.o.file(wanted.ReportFile), wanted.Report{Accounts: r.o.Accounts(),
-			Shared: r.o.Shared(), Problem: cmp.Or(problem, "the registry has no list of wanted images yet: the node's agent brings it")})
+			Shared: r.o.Shared(), Problem: cmp.Or(problem, "the registry has no list of wanted images yet: the node's agent "+
+				"brings it")})
 	}
 	list, err := r.o.Peers()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
