@@ -117,6 +117,8 @@ func persist(ctx context.Context, o Options, stage Stage, do attempt) error {
 		case err == nil:
 			o.Observe(Event{Stage: stage, Done: true})
 			return nil
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()): // whatever it took that for
+			return gaveUp(ctx, o, stage, last)
 		case errors.As(err, &f):
 			return fmt.Errorf("hand over (%s): %w", stage, err)
 		case ctx.Err() != nil:
