@@ -73,6 +73,16 @@ func (p Program) BuildFor(ctx context.Context, source, dir string, t Target) (st
 			return "", err
 		}
 	}
+	out := filepath.Join(dir, p.Name)
+	return out, program.Build(ctx, source, p.options(t), out)
+}
+
+// Compile compiles what BuildFor links.
+func (p Program) Compile(ctx context.Context, source string, t Target) error {
+	return program.Compile(ctx, source, p.options(t))
+}
+
+func (p Program) options(t Target) program.Options {
 	o := program.Options{Package: p.Package, Cgo: p.Cgo, LDFlags: []string{"-X main.version=" + t.Version}}
 	if t.Arch != runtime.GOARCH {
 		o.Arch = t.Arch
@@ -81,8 +91,7 @@ func (p Program) BuildFor(ctx context.Context, source, dir string, t Target) (st
 		o.Tags = []string{"sqlite_omit_load_extension"}
 		o.LDFlags = append(o.LDFlags, `-linkmode external -extldflags "-static"`)
 	}
-	out := filepath.Join(dir, p.Name)
-	return out, program.Build(ctx, source, o, out)
+	return o
 }
 
 // inspect tells the architecture of a binary, in Go's spelling, and refuses one that needs files that the image has not

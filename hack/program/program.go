@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,31 +50,17 @@ type Options struct {
 // Build links the program from the sources in dir and copies it to the file to. The linked file stays in the cache, and
 // go build leaves it alone while it is up to date: a second process pays for a copy only.
 func Build(ctx context.Context, dir string, o Options, to string) error {
-	args := []string{"build", "-trimpath", "-buildvcs=false",
-		"-tags=" + strings.Join(append([]string{Tags}, o.Tags...), ","),
-		"-ldflags=" + strings.Join(append([]string{"-s -w"}, o.LDFlags...), " ")}
-	environment := "CGO_ENABLED=0"
-	if o.Cgo {
-		environment = "CGO_ENABLED=1"
+	environment, err := o.environment()
+	if err != nil {
+		return fmt.Errorf("link %s: %w", o.Package, err)
 	}
 	home, err := cache.Dir()
 	if err != nil {
 		return err
 	}
-	if o.Arch != "" {
-		environment += "\x00GOARCH=" + o.Arch
-	}
-	if o.OS != "" {
-		environment += "\x00GOOS=" + o.OS
-	}
-	if o.Arch != "" && o.Cgo {
-		compiler, err := crossCompiler(o.Arch)
-		if err != nil {
-			return fmt.Errorf("link %s for %s: %w", o.Package, o.Arch, err)
-		}
-		environment += "\x00CC=" + compiler
-	}
-	key := sha256.Sum256([]byte(strings.Join(append(args, environment, o.Package), "\x00")))
+	args := append([]string{"build", "-ldflags=" + strings.Join(append([]string{"-s -w"}, o.LDFlags...), " ")},
+		o.compilerFlags()...)
+	key := sha256.Sum256([]byte(strings.Join(slices.Concat(args, environment, []string{o.Package}), "\x00")))
 	linked := filepath.Join(home, "program", path.Base(o.Package)+"-"+hex.EncodeToString(key[:8]))
 	if err := os.MkdirAll(filepath.Dir(linked), 0o755); err != nil {
 		return fmt.Errorf("link %s: %w", o.Package, err)
@@ -84,13 +71,53 @@ func Build(ctx context.Context, dir string, o Options, to string) error {
 	}
 	defer lock.Close()
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", linked, o.Package)...)
-	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), strings.Split(environment, "\x00")...), "GOFLAGS=")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), environment...)
 	if err := renew(cmd, linked); err != nil {
 		return fmt.Errorf("link %s: %w", o.Package, err)
 	}
 	// A copy also keeps a program's memory true: what the linker wrote is in the page cache as huge pages, which a
 	// process would count as its own.
 	return copyFile(linked, to)
+}
+
+// Compile compiles all that Build links the program of, and links nothing.
+func Compile(ctx context.Context, dir string, o Options) error {
+	environment, err := o.environment()
+	if err != nil {
+		return fmt.Errorf("compile %s: %w", o.Package, err)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"list", "-export"}, o.compilerFlags()...), o.Package)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), environment...)
+	if err := output(cmd); err != nil {
+		return fmt.Errorf("compile %s: %w", o.Package, err)
+	}
+	return nil
+}
+
+func (o Options) compilerFlags() []string {
+	return []string{"-trimpath", "-buildvcs=false", "-tags=" + strings.Join(append([]string{Tags}, o.Tags...), ",")}
+}
+
+// environment is what go needs beside this process's environment.
+func (o Options) environment() ([]string, error) {
+	out := []string{"GOFLAGS=", "CGO_ENABLED=0"}
+	if o.Cgo {
+		out[1] = "CGO_ENABLED=1"
+	}
+	if o.Arch != "" {
+		out = append(out, "GOARCH="+o.Arch)
+	}
+	if o.OS != "" {
+		out = append(out, "GOOS="+o.OS)
+	}
+	if o.Arch != "" && o.Cgo {
+		compiler, err := crossCompiler(o.Arch)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, "CC="+compiler)
+	}
+	return out, nil
 }
 
 // renew runs the command that writes linked, but for a second time in one run of tests.

@@ -81,10 +81,14 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.vulnDB, "vulndb", "https://vuln.go.dev",
 		"URL of a database of known vulnerabilities, which no program may have; off looks for none")
 	flags.StringVar(&o.commit, "commit", "", "commit of the sources, for the provenance (default: what git says)")
+	compile := flags.Bool("compile", false, "only compile the programs for --arch, so that the release links them")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	o.architectures, o.darwin = strings.Split(*architectures, ","), strings.FieldsFunc(*darwin, isComma)
+	if *compile {
+		return o.compile(ctx)
+	}
 	if !validVersion.MatchString(o.version) {
 		return fmt.Errorf("version %q: write it like v0.1.0, as make release VERSION=v0.1.0", o.version)
 	}

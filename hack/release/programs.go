@@ -46,6 +46,18 @@ func (o options) programs(ctx context.Context, dir string, to platform) error {
 	return nil
 }
 
+// compile compiles the programs for all architectures.
+func (o options) compile(ctx context.Context) error {
+	for _, arch := range o.architectures {
+		for _, p := range images.Programs() {
+			if err := p.Compile(ctx, o.source, images.Target{Arch: arch}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // extras are what packages have beside programs, made by the program itself: manual pages, completions, a unit.
 func (o options) extras(ctx context.Context, native, dir string) error {
 	dayone := filepath.Join(native, "dayone")
