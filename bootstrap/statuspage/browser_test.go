@@ -89,9 +89,9 @@ func TestABrowserShowsThePage(t *testing.T) {
 	const whole = "document.readyState == 'complete' && document.body.innerText"
 	text := p.Eventually(whole, "3 of 4 phases begun")
 	for _, want := range []string{"take in the base image (by an earlier run)", "1.5s", "build <b>master</b>", "1m15s",
-		"Pools", "image failed", "5.0 MiB", "failed", "push sha256:0123", "master: STEP 2: RUN",
+		"Pools", "image failed", "5.2 MB", "failed", "push sha256:0123", "master: STEP 2: RUN",
 		"warning a first line: the cause",
-		"Nodes", "master-0 (master)", "192.0.2.12 (master)", "3.0 MiB", "of 12.0 MiB", "<i>master-2</i> (master)",
+		"Nodes", "master-0 (master)", "192.0.2.12 (master)", "3.1 MB", "of 12.6 MB", "<i>master-2</i> (master)",
 		": connection refused", "next: see that the registry runs"} {
 		assert.Contains(t, text, want)
 	}

@@ -82,13 +82,13 @@ func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
 // silent drops what the server says of clients that go away.
 func silent() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// size is for people.
+// size is for people, in the units of the rows' texts.
 func size(n int64) string {
 	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	return fmt.Sprintf("%.1f kB", float64(n)/1e3)
 }

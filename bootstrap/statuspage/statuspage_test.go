@@ -178,7 +178,7 @@ func TestCurlReadsThePage(t *testing.T) {
 	text, err := run("--cacert", filepath.Join(dir, certs.CACertFile), "--user", "admin:"+string(token), address+"/")
 	require.NoError(t, err, text)
 	assert.Contains(t, text, "build &lt;master&gt;")
-	assert.Contains(t, text, "5.0 MiB")
+	assert.Contains(t, text, "5.2 MB")
 	text, err = run("--cacert", filepath.Join(dir, certs.CACertFile), address+"/status.json")
 	require.Error(t, err)
 	assert.Contains(t, text, "401")

@@ -94,6 +94,17 @@ func (p *page) links() []string {
 	return out
 }
 
+// pictures are the files of the page's pictures.
+func (p *page) pictures() []string {
+	var out []string
+	p.each(func(n ast.Node) {
+		if i, ok := n.(*ast.Image); ok {
+			out = append(out, path.Join(path.Dir(p.file), string(i.Destination)))
+		}
+	})
+	return out
+}
+
 // sections are the headings of the second level with the pages that links below them lead to, each page once.
 func (p *page) sections() []section {
 	var out []section
@@ -122,10 +133,13 @@ func (p *page) sections() []section {
 func (p *page) render(address func(to string) string) (string, error) {
 	var without []*ast.Link
 	p.each(func(n ast.Node) {
-		if l, ok := n.(*ast.Link); ok {
-			if l.Destination = []byte(address(string(l.Destination))); len(l.Destination) == 0 {
-				without = append(without, l)
+		switch n := n.(type) {
+		case *ast.Link:
+			if n.Destination = []byte(address(string(n.Destination))); len(n.Destination) == 0 {
+				without = append(without, n)
 			}
+		case *ast.Image:
+			n.Destination = []byte(address(string(n.Destination)))
 		}
 	})
 	for _, l := range without {

@@ -29,6 +29,8 @@ var layout string
 // site is all pages, by their Markdown files' paths below the root.
 type site struct {
 	pages map[string]*page
+	// pictures are all that pages show, by their files' paths below the root.
+	pictures map[string][]byte
 	// sections are the index's, in its order.
 	sections []section
 }
@@ -53,13 +55,18 @@ func read(root string) (*site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the documentation: %w", err)
 	}
-	s := &site{pages: map[string]*page{}}
+	s := &site{pages: map[string]*page{}, pictures: map[string][]byte{}}
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			return nil, fmt.Errorf("read the documentation: %w", err)
 		}
 		s.pages[file] = parse(file, text)
+		for _, picture := range s.pages[file].pictures() {
+			if s.pictures[picture], err = os.ReadFile(filepath.Join(root, picture)); err != nil {
+				return nil, fmt.Errorf("read a picture of %s: %w", file, err)
+			}
+		}
 	}
 	first := s.pages[index]
 	if first == nil {
@@ -88,7 +95,7 @@ func (s *site) check() error {
 }
 
 // target is the page that a link of a page leads to; ok is false where it leads to no page of ours: another website, a
-// source file.
+// source file, a picture.
 func (s *site) target(from, to string) (file, heading string, ok bool) {
 	if strings.Contains(to, ":") {
 		return "", "", false
@@ -106,7 +113,11 @@ func output(file string) string {
 	if file == index {
 		return "index.html"
 	}
-	file = strings.TrimSuffix(strings.TrimPrefix(file, "docs/"), ".md")
+	file = strings.TrimPrefix(file, "docs/")
+	if path.Ext(file) != ".md" {
+		return file // a picture
+	}
+	file = strings.TrimSuffix(file, ".md")
 	if path.Base(file) == "README" && file != "README" {
 		file = path.Join(path.Dir(file), "index")
 	}
@@ -133,7 +144,8 @@ func (s *site) write(out string) error {
 	}
 	for file, p := range s.pages {
 		body, err := p.render(func(to string) string {
-			if target, heading, ok := s.target(file, to); ok {
+			target, heading, ok := s.target(file, to)
+			if _, picture := s.pictures[target]; ok || picture {
 				return href(file, target, heading)
 			}
 			if strings.Contains(to, ":") {
@@ -150,13 +162,26 @@ func (s *site) write(out string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		at := filepath.Join(out, filepath.FromSlash(output(file)))
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			return fmt.Errorf("write the website: %w", err)
+		if err := put(out, file, html.Bytes()); err != nil {
+			return err
 		}
-		if err := os.WriteFile(at, html.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("write the website: %w", err)
+	}
+	for file, picture := range s.pictures {
+		if err := put(out, file, picture); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// put writes the file of the website for one of the tree.
+func put(out, file string, content []byte) error {
+	at := filepath.Join(out, filepath.FromSlash(output(file)))
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return fmt.Errorf("write the website: %w", err)
+	}
+	if err := os.WriteFile(at, content, 0o644); err != nil {
+		return fmt.Errorf("write the website: %w", err)
 	}
 	return nil
 }

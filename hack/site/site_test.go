@@ -50,18 +50,22 @@ func TestWebsite(t *testing.T) {
 		"docs/README.md": "# Pages\n\n## Users: install\n\n" +
 			"| [One](users/one.md) | read |\n|---|---|\n| [Two](b/README.md#x) | do |\n",
 		"docs/users/one.md": "# One & all\n\n[two](../b/README.md#twice-1) [code](../../main.go) " +
-			"[web](https://example.com/) [here](#one--all)\n",
-		"docs/b/README.md": "# Two\n\n## X\n\n## Twice\n\n## Twice\n\n<script>alert(1)</script>\n",
+			"[web](https://example.com/) [here](#one--all) ![board](pictures/board.png)\n",
+		"docs/users/pictures/board.png": "a picture",
+		"docs/b/README.md":              "# Two\n\n## X\n\n## Twice\n\n## Twice\n\n<script>alert(1)</script>\n",
 	})
 	out := t.TempDir()
 	require.NoError(t, run(root, out))
 	one, err := os.ReadFile(filepath.Join(out, "users/one.html"))
 	require.NoError(t, err)
 	for _, want := range []string{"<title>One &amp; all – dayone</title>", `<a href="../b/index.html#twice-1">two</a>`,
-		`<h1 id="one--all">`, `<a href="https://example.com/">web</a>`, `<a href="#one--all">here</a>`,
+		`<h1 id="one--all">`, `<a href="https://example.com/">web</a>`, `<a href="#one--all">here</a>`, `<img src="../users/pictures/board.png" alt="board"`,
 		`<a href="../users/one.html" aria-current="page">One</a>`, `<a href="../index.html">dayone</a>`} {
 		assert.Contains(t, string(one), want)
 	}
+	picture, err := os.ReadFile(filepath.Join(out, "users/pictures/board.png"))
+	require.NoError(t, err)
+	assert.Equal(t, "a picture", string(picture))
 	assert.NotContains(t, string(one), "main.go", "a link to source code keeps its text alone")
 	assert.Contains(t, string(one), " code ")
 	two, err := os.ReadFile(filepath.Join(out, "b/index.html"))
@@ -73,6 +77,7 @@ func TestBrokenLinks(t *testing.T) {
 	for _, c := range []struct{ name, page, want string }{
 		{"no page", "[x](two.md)", "docs/one.md: link to two.md: there is no such page"},
 		{"no heading", "[x](README.md#nothing)", "docs/README.md has no such heading"},
+		{"no picture", "![x](x.png)", "read a picture of docs/one.md"},
 		{"no heading here", "# One\n\n[x](#two)", "docs/one.md has no such heading"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
