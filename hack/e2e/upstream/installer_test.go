@@ -193,3 +193,53 @@ func TestInstallerInPlace(t *testing.T) {
 	dayone(dir, "ignition", "--remove")
 	assert.Equal(t, before, files(t, dir)[name], "byte for byte")
 }
+
+// TestInstallerAgent holds the agent-based installer's live image against what dayone ignition builds on: the agent's
+// unit is in its config, which takes the patch and gives it back. openshift-install fetches the live image of its
+// release for it: DAYONE_TEST_PULL_SECRET names a file with a pull secret for that.
+func TestInstallerAgent(t *testing.T) {
+	install := run.installer(t)
+	run.record(t, func() string { return "prepare to ignition of the agent-based installer" })
+	program := run.program(t)
+	iso, err := exec.LookPath("coreos-installer")
+	require.NoError(t, err, "it shows the live image's config")
+	dir := story(t, program)
+	dayone := func(args ...string) {
+		t.Helper()
+		out, err := says(exec.CommandContext(t.Context(), program, append(args, "--dir", dir)...))
+		require.NoError(t, err, "dayone %v: %s", args, out)
+	}
+	file := filepath.Join(dir, "install-config.yaml")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	changed := strings.Replace(string(raw), "platform:\n  none: {}\n", "networking: {machineNetwork: [{cidr: "+
+		"192.168.77.0/24}]}\nplatform:\n  baremetal: {apiVIPs: [192.168.77.5], ingressVIPs: [192.168.77.6]}\n", 1)
+	require.NotEqual(t, string(raw), changed)
+	if secret := os.Getenv("DAYONE_TEST_PULL_SECRET"); secret != "" {
+		text, err := os.ReadFile(secret)
+		require.NoError(t, err)
+		before, _, found := strings.Cut(changed, "pullSecret:")
+		require.True(t, found)
+		_, after, found := strings.Cut(changed, "sshKey:")
+		require.True(t, found)
+		changed = before + "pullSecret: '" + strings.TrimSpace(string(text)) + "'\nsshKey:" + after
+	}
+	text(t, file, changed)
+	text(t, filepath.Join(dir, "agent-config.yaml"), "apiVersion: v1beta1\nkind: AgentConfig\nmetadata: {name: demo}\n"+
+		"rendezvousIP: 192.168.77.10\n")
+	dayone("prepare")
+	dayone("manifests")
+	install(dir, "agent", "create", "image")
+	images, err := filepath.Glob(filepath.Join(dir, "agent.*.iso"))
+	require.NoError(t, err)
+	require.Len(t, images, 1)
+	shown, err := exec.CommandContext(t.Context(), iso, "iso", "ignition", "show", images[0]).Output()
+	require.NoError(t, err)
+	text(t, filepath.Join(dir, "agent.ign"), string(shown))
+	dayone("ignition", "--program-image", image("dayone"))
+	_, units := sources(parsed(t, files(t, dir)["agent.ign"]))
+	assert.Contains(t, units, "agent.service")
+	assert.Contains(t, units, "progress.service/10-dayone.conf")
+	dayone("ignition", "--remove")
+	assert.Equal(t, string(shown), files(t, dir)["agent.ign"], "byte for byte")
+}
