@@ -54,8 +54,8 @@ release: setup-release ## Make out/release for VERSION=v0.1.0: programs, deb, rp
 
 .PHONY: test
 test: setup-test build kube-build ## Set up everything, verify, and run all tests against the real parts (as root).
-	@# The release's test would compile them, for minutes within its own time limit.
-	@go run ./hack/release --compile --arch "$$(go env GOARCH),arm64"
+	@# The release's test would compile them, for minutes within its own time limit. Debian alone has what arm64 takes.
+	@go run ./hack/release --compile --arch "$$(go env GOARCH),arm64" || echo "the tests go on: that of the release says what it lacks"
 	@# Many tests wait for machines that boot and for timers of Kubernetes: verify uses the processors meanwhile.
 	@$(MAKE) --no-print-directory -j2 verify test-all
 

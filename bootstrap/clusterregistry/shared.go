@@ -132,8 +132,8 @@ func split(name string) (host, port string, err error) {
 }
 
 // MachineConfig brings a pool's nodes the unit of dayone-registry with its files. With agents the nodes run dayone's
-// agent, which brings what is secret: then it has no account and no key, because all that it has is in the pool's
-// image, too, and whoever may read rendered configs may read it.
+// agent, which brings what is secret: then it has no account and no key. What it has is in the pool's image, and who
+// reads rendered configs reads it.
 func (s *Shared) MachineConfig(pool string, agents bool) (*mcfgv1.MachineConfig, error) {
 	host, port, err := split(s.Registry)
 	if err != nil {

@@ -102,6 +102,7 @@ func (d Disk) keepsVar() error {
 	return nil
 }
 
+// config is the Ignition config with which the disk boots first.
 func (d Disk) config() ([]byte, error) {
 	if d.Ignition != "" {
 		return os.ReadFile(d.Ignition)

@@ -33,7 +33,7 @@ func unsupportedFlows(d *directory, in *Input, rep *report.Report) {
 	for _, name := range []string{installconfig.BootstrapIgnition, installconfig.InPlaceIgnition,
 		installconfig.AgentIgnition} {
 		if d.present[name] && name != cluster.IgnitionFile() {
-			refuse(name, again, "it needs "+cluster.IgnitionFile())
+			refuse(name, again, "as it was prepared, it needs "+cluster.IgnitionFile()+", and this file is of another kind")
 		}
 	}
 	switch {
