@@ -61,7 +61,7 @@ func TestAdminWatchesAStandaloneBootstrap(t *testing.T) {
 	text = page.Eventually("document.readyState == 'complete' ? document.body.innerText : ''", "serve Ignition configs")
 	assert.Contains(t, text, "7 of 7 phases begun", "one look has it all")
 	assert.NotContains(t, text, "failed")
-	assert.Regexp(t, `build the image of pool master\s+[0-9.]+s\s+[0-9.]+ MiB`, text)
+	assert.Regexp(t, `build the image of pool master\s+[0-9.]+s\s+[0-9.]+ MB`, text)
 	assert.Contains(t, text, "Successfully tagged", "what the build printed")
 	assert.Contains(t, text, "status page is served over HTTPS")
 	page.Eventually("document.body.innerText", "pool is served")
