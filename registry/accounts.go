@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -75,8 +76,23 @@ func (a *accounts) set(users []User) error {
 		}
 		t.byName[u.Name] = acc
 	}
+	if before := a.table.Load(); before != nil {
+		t.keepVerified(before)
+	}
 	a.table.Store(t)
 	return nil
+}
+
+// keepVerified takes over what was verified for accounts that have the same hash as before: their passwords are the
+// same, and a change of other accounts costs no bcrypt.
+func (t *accountTable) keepVerified(before *accountTable) {
+	before.verified.Range(func(sum, was any) bool {
+		old := was.(*account)
+		if acc := t.byName[old.name]; acc != nil && acc.hash != nil && bytes.Equal(acc.hash, old.hash) {
+			t.verified.Store(sum, acc)
+		}
+		return true
+	})
 }
 
 // sum is keyed with a secret of this process, so that neither its time nor a memory dump helps to find a password. It

@@ -41,6 +41,38 @@ func TestBcryptOncePerPassword(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "x", now))
 }
 
+// TestOtherAccountsCostNoBcrypt: a password that was verified is verified for as long as the account has its hash.
+func TestOtherAccountsCostNoBcrypt(t *testing.T) {
+	hash := func(password string) string {
+		h, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+		require.NoError(t, err)
+		return string(h)
+	}
+	user := User{Name: "u", PasswordHash: hash("p"), Role: RolePush}
+	a, err := newAccounts([]User{user})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, login(t, a, "192.0.2.1", "u", "p", time.Now()))
+	verified := func() (names []string) {
+		a.table.Load().verified.Range(func(_, acc any) bool {
+			names = append(names, acc.(*account).name+" "+string(acc.(*account).role))
+			return true
+		})
+		return names
+	}
+
+	user.Role = RolePull
+	require.NoError(t, a.set([]User{user, {Name: "v", PasswordHash: hash("q"), Role: RolePull}}))
+	assert.Equal(t, []string{"u " + string(RolePull)}, verified(), "with the role of now")
+	user.PasswordHash = hash("p2")
+	require.NoError(t, a.set([]User{user}))
+	assert.Empty(t, verified(), "another password")
+	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "p", time.Now()))
+	require.Equal(t, http.StatusOK, login(t, a, "192.0.2.1", "u", "p2", time.Now()))
+	require.NoError(t, a.set([]User{{Name: "v", PasswordHash: user.PasswordHash, Role: RolePull}}))
+	assert.Empty(t, verified(), "another account, though with this hash")
+	assert.Equal(t, http.StatusUnauthorized, login(t, a, "192.0.2.1", "u", "p2", time.Now()))
+}
+
 // TestNamesTakeTheSameWork counts allocations: bcrypt makes its tables anew each time.
 func TestNamesTakeTheSameWork(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("p"), bcrypt.MinCost)

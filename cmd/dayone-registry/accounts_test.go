@@ -169,7 +169,7 @@ func (w *accountsWorld) follow(ctx context.Context, n *playedNode) {
 	}
 }
 
-// pull takes the image without a pause from any registry: none may refuse it.
+// pull takes the image again and again from any registry: none may refuse it.
 func (w *accountsWorld) pull(ctx context.Context, n *playedNode) {
 	for ctx.Err() == nil {
 		if n.off.Load() {
@@ -191,7 +191,7 @@ func (w *accountsWorld) pull(ctx context.Context, n *playedNode) {
 			return
 		}
 		w.pulls.Add(1)
-		time.Sleep(100 * time.Millisecond) // two cores have to do the rest, too
+		time.Sleep(250 * time.Millisecond) // two cores have to do the rest, too
 	}
 }
 
