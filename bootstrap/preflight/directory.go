@@ -13,10 +13,14 @@ import (
 	"slices"
 	"strings"
 
+	ign35 "github.com/coreos/ignition/v2/config/v3_5/types"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+
 	"dayone.dev/dayone/bootstrap/clusterregistry"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 // directory is what an install directory holds: read, not judged. Paths are relative to it, with slashes.
@@ -42,6 +46,8 @@ type directory struct {
 	present map[string]bool
 	// files are those that checks look into.
 	files map[string]file
+	// configs are the Ignition configs of MachineConfigs that were parsed before, see ignition.
+	configs map[*mcfgv1.MachineConfig]ignitionConfig
 	// recorded is what the installer's state file says of the files that the installer wrote.
 	recorded map[string][]byte
 }
@@ -50,6 +56,23 @@ type directory struct {
 type document struct {
 	raw    []byte
 	origin manifests.Origin
+}
+
+// ignitionConfig is a parsed Ignition config, or why it is none.
+type ignitionConfig struct {
+	config ign35.Config
+	err    error
+}
+
+// ignition parses a MachineConfig's Ignition config, each one once: that takes longer than what any check does with it.
+// The config is only to be read.
+func (d *directory) ignition(item machineConfig) (ign35.Config, error) {
+	known, ok := d.configs[item.Object]
+	if !ok {
+		known.config, known.err = machineconfig.Parse(item.Object.Spec.Config.Raw)
+		d.configs[item.Object] = known
+	}
+	return known.config, known.err
 }
 
 // file is a file's content, or why it cannot be read.
@@ -81,7 +104,8 @@ func readDirectory(dir, platform string) (*directory, error) {
 			Next:    "continue the installation without dayone, or remove enabled: false"}
 	}
 	d := &directory{dir: dir, platform: platform, sidecar: sidecar, set: &manifests.Set{},
-		entries: map[string][]fs.DirEntry{}, present: map[string]bool{}, files: map[string]file{}}
+		entries: map[string][]fs.DirEntry{}, present: map[string]bool{}, files: map[string]file{},
+		configs: map[*mcfgv1.MachineConfig]ignitionConfig{}}
 	if doc != nil {
 		d.pullSecret = doc.PullSecret()
 	}

@@ -38,7 +38,7 @@ func Load(dir, platform string) (*Input, error) {
 		return nil, err
 	}
 	generated = append(generated, registry...)
-	if found := decodedInput(d.set); len(found) > 0 {
+	if found := decodedInput(d); len(found) > 0 {
 		return nil, &report.Invalid{Findings: found}
 	}
 	return judge(d, generated, installChecks(), []check{rendering})

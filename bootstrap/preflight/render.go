@@ -129,13 +129,12 @@ func layerFaults(config *mcfgv1.MachineConfig, place report.Finding) []report.Fi
 
 // invalidIgnition refuses every MachineConfig whose Ignition config is invalid, also those that no pool selects: MCO
 // checks them only when a pool does, long after the installation.
-func invalidIgnition(_ *directory, in *Input, rep *report.Report) {
+func invalidIgnition(d *directory, in *Input, rep *report.Report) {
 	for _, item := range in.Set.MachineConfigs {
-		raw := item.Object.Spec.Config.Raw
-		if len(raw) == 0 {
+		if len(item.Object.Spec.Config.Raw) == 0 {
 			continue
 		}
-		config, err := machineconfig.Parse(raw)
+		config, err := d.ignition(item)
 		if err != nil {
 			rep.Add(ignitionFindings(item, err)...)
 			continue
@@ -155,10 +154,10 @@ func refusedIn(item manifests.Item[*mcfgv1.MachineConfig], f report.Finding) rep
 
 // decodedInput refuses an install directory whose contents take too much memory once they are unpacked. It comes before
 // whatever unpacks them.
-func decodedInput(set *manifests.Set) []report.Finding {
+func decodedInput(d *directory) []report.Finding {
 	var budget machineconfig.Budget
-	for _, item := range set.MachineConfigs {
-		config, err := machineconfig.Parse(item.Object.Spec.Config.Raw)
+	for _, item := range d.set.MachineConfigs {
+		config, err := d.ignition(item)
 		if err != nil {
 			continue // invalidIgnition reports it
 		}

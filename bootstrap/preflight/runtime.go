@@ -8,7 +8,6 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/manifests/render"
 )
 
@@ -18,12 +17,12 @@ const nextForRunc = "use crun (the default)"
 // pool's image in its final registry, which has none yet, and the bootstrap never ends. For an image that is built in
 // the cluster it finds out whether the image is RHEL 10, which has no runc. Source: MCO,
 // pkg/controller/render/render_controller.go.
-func runc(_ *directory, in *Input, rep *report.Report) {
+func runc(d *directory, in *Input, rep *report.Report) {
 	if !in.openshift() {
 		return
 	}
 	for _, p := range in.Pools {
-		for _, at := range runcOf(in.Set, p.Name) {
+		for _, at := range runcOf(d, in.Set, p.Name) {
 			at.Rule, at.Next = "runc", nextForRunc
 			if p.BuildAt == installconfig.BuildAtBootstrap {
 				rep.Errorf(at, "pool %q gets runc as default runtime and an image that is built at bootstrap: MCO then looks for "+
@@ -37,7 +36,7 @@ func runc(_ *directory, in *Input, rep *report.Report) {
 }
 
 // runcOf are the places that make runc a pool's default runtime.
-func runcOf(set *manifests.Set, pool string) []report.Finding {
+func runcOf(d *directory, set *manifests.Set, pool string) []report.Finding {
 	var out []report.Finding
 	for _, c := range set.ContainerRuntimeConfigs {
 		wanted := c.Object.Spec.ContainerRuntimeConfig
@@ -47,7 +46,7 @@ func runcOf(set *manifests.Set, pool string) []report.Finding {
 		}
 	}
 	for _, m := range selected(set, pool) {
-		config, err := machineconfig.Parse(m.Object.Spec.Config.Raw)
+		config, err := d.ignition(m)
 		if err == nil && render.RuncDropIn(config) != "" { // what is no Ignition has a finding of its own
 			out = append(out, m.Origin.At("spec.config", ""))
 		}

@@ -139,7 +139,7 @@ type nodeCredentials struct {
 // write; nil where the install directory does not say.
 func nodePull(d *directory, pool string) *nodeCredentials {
 	if d.sidecar.Config.Flow != installconfig.FlowOpenShift {
-		return writtenCredentials(d.set, pool)
+		return writtenCredentials(d, pool)
 	}
 	for _, s := range d.set.Secrets {
 		if s.Object.Name == cluster.PullSecretName && s.Object.Namespace == cluster.PullSecretNamespace {
@@ -158,11 +158,11 @@ func nodePull(d *directory, pool string) *nodeCredentials {
 
 // writtenCredentials are those that a pool's MachineConfigs write, that of install-config.yaml's pull secret among
 // them, merged as the agent does on the node.
-func writtenCredentials(set *manifests.Set, pool string) *nodeCredentials {
+func writtenCredentials(d *directory, pool string) *nodeCredentials {
 	paths := []string{nodesettings.PullSecretPath, nodesettings.KubeletAuthPath, nodedisk.OSTreeAuth}
 	last := map[string]*nodeCredentials{} // of one path the last file counts
-	for _, item := range selected(set, pool) {
-		config, err := machineconfig.Parse(item.Object.Spec.Config.Raw)
+	for _, item := range selected(d.set, pool) {
+		config, err := d.ignition(item)
 		if err != nil {
 			continue // invalidIgnition refuses it
 		}

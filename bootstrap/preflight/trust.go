@@ -11,7 +11,6 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 // Where a cluster keeps the CAs that its users bring (openshift/api config/v1, Image and Proxy).
@@ -70,9 +69,9 @@ func trustedByImages(set *manifests.Set, name string) bool {
 
 // sshKeys warns of keys in MachineConfigs with which nobody can log in. It is no refusal: a node's SSH server may know
 // types of keys that this program does not.
-func sshKeys(_ *directory, in *Input, rep *report.Report) {
+func sshKeys(d *directory, in *Input, rep *report.Report) {
 	for _, item := range in.Set.MachineConfigs {
-		config, err := machineconfig.Parse(item.Object.Spec.Config.Raw)
+		config, err := d.ignition(item)
 		if err != nil {
 			continue // invalidIgnition refuses it
 		}
