@@ -60,8 +60,8 @@ func runChild(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
-	beside := replica.Options{Dir: c.Dir, CAFile: filepath.Join(c.TLS, "ca.crt"), AuthFile: c.Auth, Every: pause,
-		BytesPerSecond: c.Rate, Grace: 5 * pause, Peers: func() (peers.List, error) { return c.Peers, nil }}
+	beside := replica.Options{Dir: c.Dir, CAFile: filepath.Join(c.TLS, "ca.crt"), AuthFile: c.Auth, Every: every,
+		BytesPerSecond: c.Rate, Grace: 5 * every, Peers: func() (peers.List, error) { return c.Peers, nil }}
 	s, err := registry.New(registry.Options{Root: c.Root, Listen: c.Listen, TLSDir: c.TLS, Users: c.Users,
 		Beside: func(ctx context.Context, store *storage.Store) { replica.Run(ctx, store, beside) }})
 	if err == nil {

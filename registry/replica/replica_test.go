@@ -270,7 +270,7 @@ func TestDrop(t *testing.T) {
 		empty      bool
 		gone       bool
 	}{
-		{name: "after its grace", grace: 5 * pause, gone: true},
+		{name: "after its grace", grace: 5 * every, gone: true},
 		{name: "not before", grace: time.Hour},
 		{name: "not by a list that nobody renews", grace: time.Nanosecond, age: week},
 		{name: "not when the clock was set back", grace: time.Nanosecond, age: -week},

@@ -37,7 +37,9 @@ const (
 	// patience is for a busy machine.
 	patience = time.Minute
 	pause    = 10 * time.Millisecond
-	repo     = "ns/os"
+	// every is how often a replica looks. Graces are longer than twice that, as in the field.
+	every = 5 * pause
+	repo  = "ns/os"
 )
 
 // world is a control plane: registries that share a CA and accounts, as on real nodes.
@@ -88,7 +90,7 @@ func newWorld(t testing.TB, n int, change ...func(i int, o *registry.Options, r 
 
 func (w *world) options(self, dir string) replica.Options {
 	return replica.Options{Dir: dir, Self: self, CAFile: filepath.Join(w.shared, "ca.crt"),
-		AuthFile: filepath.Join(w.shared, "pull-auth.json"), Every: pause, Silence: time.Second, BytesPerSecond: 1 << 40,
+		AuthFile: filepath.Join(w.shared, "pull-auth.json"), Every: every, Silence: time.Second, BytesPerSecond: 1 << 40,
 		Peers: func() (peers.List, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
