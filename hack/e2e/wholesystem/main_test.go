@@ -3,6 +3,7 @@ package wholesystem
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -40,6 +41,10 @@ const controllersEnv = "DAYONE_WHOLESYSTEM_KUBECONFIG"
 // settle is how long the render controller collects changes; a test does not make several in a row.
 const settle = 100 * time.Millisecond
 
+// worldsAtOnce is how many tests run beside each other: more than there are processors, because hosts that boot, drain
+// and import let their test wait. Each world has its own API server, network and hosts.
+const worldsAtOnce = "4"
+
 // agentProgram is the agent's binary, built once.
 var agentProgram string //nolint:gochecknoglobals // set by TestMain only
 
@@ -51,6 +56,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if err := flag.Set("test.parallel", worldsAtOnce); err != nil { // -parallel comes later, and counts
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(buildAndRun(m))
 }

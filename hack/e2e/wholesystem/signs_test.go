@@ -32,6 +32,7 @@ const readMetrics = `exec 3<>/dev/tcp/127.0.0.1/8799; printf 'GET /metrics HTTP/
 // TestWhatAHostItselfSays sees on the node what happens on the host: a login, a deployment that ostree could not
 // finalize, drift, and an administrator who asks for a whole update.
 func TestWhatAHostItselfSays(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	w := newWorld(t)
 	w.joinAll(0, 1)

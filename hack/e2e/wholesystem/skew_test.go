@@ -57,6 +57,7 @@ func versions(t *testing.T) (old, now version) {
 // first the controllers, then the agents. No node reboots for it, no config is rendered anew, and no agent refuses a
 // plan.
 func TestDayoneIsReplacedInTheMiddleOfRollouts(t *testing.T) {
+	t.Parallel()
 	old, now := versions(t)
 	w := newWorldOf(t, old)
 	w.configure(worker, "40-nothing", fleet.Content{}) // as in every cluster, a pool has more than one

@@ -34,6 +34,7 @@ mkdir -p /run/crio && echo 1.30 >/run/crio/version`
 // runs on, also over the second one, after which ostree has to be told what runs. Another kernel, and a power cut, boot
 // the hardware.
 func TestSoftRebootsOnDay2(t *testing.T) {
+	t.Parallel()
 	w := newWorldOf(t, version{agent: agentProgram, base: baseimage.Forky})
 	w.joinAll(0, 1)
 	h := w.fleet.Of(worker)[0]
@@ -73,6 +74,7 @@ func TestSoftRebootsOnDay2(t *testing.T) {
 // TestSoftRebootsOfBootcOnDay2 is the same on a host where the stand-in of bootc deploys: drained, rebooted softly,
 // verified. A bootc that does not compare SELinux policies, and an image with another kernel, boot the hardware.
 func TestSoftRebootsOfBootcOnDay2(t *testing.T) {
+	t.Parallel()
 	w := newWorldOf(t, version{agent: agentProgram, base: baseimage.Forky, standIns: []string{string(deploy.KindBootc)}})
 	w.joinAll(0, 1)
 	h := w.fleet.Of(worker)[0]
@@ -112,6 +114,7 @@ func TestSoftRebootsOfBootcOnDay2(t *testing.T) {
 // test does not wait, boots the hardware into it, and then returns to the image before. The agent there says so and
 // stays; another image is taken softly.
 func TestWatchReturnsOnDay2(t *testing.T) {
+	t.Parallel()
 	w := newWorldOf(t, version{agent: agentProgram, base: baseimage.Forky})
 	w.joinAll(0, 1)
 	h := w.fleet.Of(worker)[0]

@@ -25,6 +25,7 @@ import (
 // Two pools live through their Day 2; what comes first is what later steps start from, because making and booting hosts
 // is what takes time.
 func TestDay2OnRealHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.joinAll(2, 3)
 	w.quietChange()
