@@ -37,6 +37,33 @@ func (b *Builder) TakeIn(ctx context.Context, job BaseJob) error {
 	return errors.Join(tree, storage)
 }
 
+// BaseFile gives the SHA-256 in hex of a file of a base image; "" means that the base has no regular file at this path.
+// It reads the base's layers only if TakeIn has not done so, or the file is there.
+func (b *Builder) BaseFile(ctx context.Context, job BaseJob, file string) (sum string, err error) {
+	client, err := appendengine.NewClient(appendengine.Access{CAFile: job.Registry.CAFile,
+		AuthFile: job.Registry.AuthFile})
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	from, err := b.readBase(ctx, client, Request{Base: job.Base, Platform: job.Platform})
+	if err != nil {
+		return "", err
+	}
+	if e, ok := from.tree.Lookup(file); !ok || e.Kind != basetree.Regular {
+		return "", nil
+	}
+	layers, err := from.image.Layers(0)
+	if err != nil {
+		return "", registryFailure("base", err)
+	}
+	sum, err = hashOf(ctx, layers, file, true)
+	if err != nil {
+		return "", fmt.Errorf("read %s of base image: %w", file, err)
+	}
+	return sum, nil
+}
+
 // containerOnBase says whether a container engine will need the base for this text. Extensions, which only a rendered
 // config names, are not known yet.
 func containerOnBase(text string) bool {

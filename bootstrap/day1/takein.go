@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/build"
 )
 
@@ -14,9 +15,9 @@ func TakeIn(ctx context.Context, h Host, r *Registry, base string) {
 		began := time.Now()
 		builder, err := newBuilder(h, p.Name, nil)
 		if err == nil {
-			err = builder.TakeIn(ctx, build.BaseJob{Base: build.Image{Reference: base}, Platform: h.Platform,
-				Containerfile: p.Containerfile, Options: buildOptions(h), Registry: build.Access{CAFile: r.Identity.CAFile,
-					AuthFile: r.Identity.PushAuth}})
+			job := baseJob(h, r, base)
+			job.Containerfile = p.Containerfile
+			err = builder.TakeIn(ctx, job)
 		}
 		log := h.Log.WithField("pool", p.Name).WithField("image", base)
 		switch {
@@ -28,4 +29,19 @@ func TakeIn(ctx context.Context, h Host, r *Registry, base string) {
 			log.WithField("seconds", time.Since(began).Seconds()).Info("base image is ready for the build")
 		}
 	}
+}
+
+// BaseFile gives the SHA-256 in hex of a file of a base image that the embedded registry has; "" when the base has no
+// regular file at this path.
+func BaseFile(ctx context.Context, h Host, r *Registry, base, file string) (string, error) {
+	builder, err := newBuilder(h, preflight.ControlPlanePool, nil)
+	if err != nil {
+		return "", err
+	}
+	return builder.BaseFile(ctx, baseJob(h, r, base), file)
+}
+
+func baseJob(h Host, r *Registry, base string) build.BaseJob {
+	return build.BaseJob{Base: build.Image{Reference: base}, Platform: h.Platform, Options: buildOptions(h),
+		Registry: build.Access{CAFile: r.Identity.CAFile, AuthFile: r.Identity.PushAuth}}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,12 +22,10 @@ import (
 	"dayone.dev/dayone/registry/credentials"
 )
 
-// TestNoImageHasSecretsOfTheMastersRegistries builds the image of masters that have registries of their own, and looks
-// into its layers and into the rendered configs for the account that pulls, the key of the CA and the list of users.
-// What must not be there and what must be is looked for alike.
-func TestNoImageHasSecretsOfTheMastersRegistries(t *testing.T) {
-	b := newBench(t)
-	dir := b.order.Dir
+// mastersHaveRegistries turns the install directory into one whose masters keep the images, and whose one pool is
+// theirs, with this Containerfile.
+func (b *bench) mastersHaveRegistries(containerfile string) *installconfig.Sidecar {
+	t, dir := b.t, b.order.Dir
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "layering")))
 	file := filepath.Join(dir, installconfig.FileName)
 	raw, err := os.ReadFile(file)
@@ -34,11 +33,21 @@ func TestNoImageHasSecretsOfTheMastersRegistries(t *testing.T) {
 	const pools = "  - name: master\n  - name: worker\n"
 	require.Contains(t, string(raw), pools)
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(raw), pools,
-		"  - name: master\n    containerfile: FROM configs\n", 1)), 0o600))
+		"  - name: master\n    containerfile: "+strconv.Quote(containerfile)+"\n", 1)), 0o600))
 	layering, err := preflight.Layering(dir)
 	require.NoError(t, err)
 	require.True(t, layering.Config.InCluster())
 	require.NoError(t, preflight.MakeShared(dir, layering))
+	return layering
+}
+
+// TestNoImageHasSecretsOfTheMastersRegistries builds the image of masters that have registries of their own, and looks
+// into its layers and into the rendered configs for the account that pulls, the key of the CA and the list of users.
+// What must not be there and what must be is looked for alike.
+func TestNoImageHasSecretsOfTheMastersRegistries(t *testing.T) {
+	b := newBench(t)
+	layering := b.mastersHaveRegistries("FROM configs")
+	dir := b.order.Dir
 	ended := phasetest.Start(t, b.order)()
 	require.NoError(t, ended.Err, ended.Log)
 

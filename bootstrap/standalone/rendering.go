@@ -28,6 +28,9 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (ba
 	if err != nil {
 		return base, day1.Sources{}, err
 	}
+	if err := checkBaseProgram(ctx, f, r, base); err != nil {
+		return base, day1.Sources{}, err
+	}
 	first, err := journal.Serve(ctx, run, phaseRenderFirst, func(context.Context) (*render.Result, error) {
 		return f.renderFirst(f.host.In.Inputs(base.Final, f.Versions))
 	})

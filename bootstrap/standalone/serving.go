@@ -5,6 +5,7 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"maps"
 	"net"
@@ -89,7 +90,7 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 
 // additions is what every node gets beside its rendered config: none of it is in an image.
 func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
-	hash, err := sha512File(f.DaemonBinary)
+	sum, err := hashOfFile(f.DaemonBinary, sha512.New())
 	if err != nil {
 		return ign35.Config{}, err
 	}
@@ -109,7 +110,7 @@ func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
 	o := firstboot.IgnitionOptions{
 		Config: firstboot.Config{Registry: r.Address, PersistNICNames: true}, Mirrors: mirrors,
 		RegistryCA: r.Identity.CAPEM, PullAuth: auth, SignaturePolicy: f.host.In.SignaturePolicy,
-		DaemonURL: f.configURL() + "/files/" + daemonName, DaemonSHA512: hash,
+		DaemonURL: f.configURL() + "/files/" + daemonName, DaemonSHA512: sum,
 	}
 	if shared := f.host.In.Shared; shared != nil {
 		o.RegistryAccount = shared.PullAuth
@@ -119,11 +120,11 @@ func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
 
 // registryOfMasters lets control-plane nodes fetch dayone-registry, and gives them what it shares with the others.
 func (f flow) registryOfMasters() (ign35.Config, error) {
-	hash, err := sha512File(f.RegistryBinary)
+	sum, err := hashOfFile(f.RegistryBinary, sha512.New())
 	if err != nil {
 		return ign35.Config{}, err
 	}
-	config := firstboot.Program(clusterregistry.Fetched, f.configURL()+"/files/"+registryName, hash)
+	config := firstboot.Program(clusterregistry.Fetched, f.configURL()+"/files/"+registryName, sum)
 	config.Storage.Files = append(config.Storage.Files, f.host.In.Shared.NodeFiles()...)
 	return config, nil
 }
@@ -148,13 +149,13 @@ func (f flow) writePointers(final day1.Rendered, ca []byte) ([]Pointer, error) {
 	return out, nil
 }
 
-func sha512File(name string) (string, error) {
+// hashOfFile is a program's hash in hex.
+func hashOfFile(name string, sum hash.Hash) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", fmt.Errorf("read program of nodes: %w", err)
 	}
 	defer f.Close()
-	sum := sha512.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", fmt.Errorf("read program of nodes: %w", err)
 	}
