@@ -49,6 +49,7 @@ test|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|gcc-aarch64-linux-gnu|links one
 test|/usr/aarch64-linux-gnu/lib/libc.a|libc6-dev-arm64-cross|gcc-aarch64-linux-gnu|the static C library for it, which Debian alone has
 test|nft|nftables|nftables|the gate of the openshift flow's bootstrap node
 test|curl|curl|curl|reads the status page as an admin does
+test|ssh-keygen|openssh-client|openssh|the key that assisted-installer makes on a host
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
 test|browser|chromium-headless-shell|chromium|draws the HTML report of a log bundle
 vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine

@@ -1,13 +1,11 @@
 package openshift_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +18,6 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
-	"dayone.dev/dayone/manifests/machineconfig"
 )
 
 // liveAndLate divides what an installer's bootstrap.ign has: the live image of the agent-based installer has the
@@ -30,13 +27,20 @@ func liveAndLate(t *testing.T, raw []byte) (live, late []byte) {
 	require.NoError(t, json.Unmarshal(raw, &all))
 	begin, rest := ign.Config{Ignition: all.Ignition}, ign.Config{Ignition: all.Ignition, Systemd: all.Systemd}
 	for _, f := range all.Storage.Files {
-		to := &begin
-		if strings.HasPrefix(f.Path, "/opt/openshift/") || strings.HasPrefix(f.Path, "/usr/local/bin/") {
-			to = &rest
+		_, err := os.Stat(filepath.Join("testdata/node", filepath.Base(f.Path)))
+		ofInstaller := err == nil && strings.HasPrefix(f.Path, "/usr/local/bin/")
+		if ofInstaller || strings.HasPrefix(f.Path, "/opt/openshift/") {
+			rest.Storage.Files = append(rest.Storage.Files, f)
+			continue
 		}
-		to.Storage.Files = append(to.Storage.Files, f)
+		if begin.Storage.Files = append(begin.Storage.Files, f); f.Path == dockerConfig {
+			rest.Storage.Files = append(rest.Storage.Files, f) // it is in both
+		}
 	}
-	begin.Systemd.Units = []ign.Unit{{Name: bootstrapnode.AgentUnit, Contents: new("[Service]\nExecStart=/bin/true\n")}}
+	for _, name := range []string{bootstrapnode.AgentUnit, "NetworkManager.service"} {
+		begin.Systemd.Units = append(begin.Systemd.Units, ign.Unit{Name: name,
+			Contents: new("[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n")})
+	}
 	live, err := json.Marshal(begin)
 	require.NoError(t, err)
 	late, err = json.Marshal(rest)
@@ -51,35 +55,36 @@ func (w *world) output(command string) string {
 	return strings.TrimSpace(out)
 }
 
-// startBootstrap plays assisted-installer on the rendezvous host: it has the files and units of bootstrap.ign written
-// into the running system, and starts the installer's units, each of which must have started before the next.
-func (w *world) startBootstrap() {
+// ofDayone are the units that only the rendezvous host starts.
+var ofDayone = []string{"dayone-gate", "dayone-fetch", "dayone-bootstrap"}
+
+// beside boots another host of the cluster from the same live image.
+func (w *world) beside(live []byte) *testnode.Node {
 	t := w.t
-	write := func(path string, mode int, content []byte) {
-		code, err := w.node.Run(t.Context(), testnode.Command{Argv: []string{"sh", "-c", `mkdir -p "$(dirname "$0")" && ` +
-			`cat > "$0" && chmod "$1" "$0"`, path, strconv.FormatInt(int64(mode), 8)}, Stdin: bytes.NewReader(content)})
-		require.NoError(t, err)
-		require.Zero(t, code, path)
-	}
-	var c ign.Config
-	require.NoError(t, json.Unmarshal(w.late, &c))
-	for _, f := range c.Storage.Files {
-		content, err := machineconfig.Contents(f.Contents)
-		require.NoError(t, err, f.Path)
-		write(f.Path, *f.Mode, content)
-	}
-	for _, u := range c.Systemd.Units {
-		write("/etc/systemd/system/"+u.Name, 0o644, []byte(*u.Contents))
-	}
-	out, err := w.sh("systemctl daemon-reload && systemctl start bootkube.service && " +
-		"timeout 60 systemctl start progress.service")
-	require.NoError(t, err, out)
+	debian, err := baseimage.Ensure(t.Context(), baseimage.Debian, "")
+	require.NoError(t, err)
+	n, err := w.lab.NewNode(t.Context(), "host0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: debian}})
+	require.NoError(t, err)
+	require.NoError(t, n.Ignite(t.Context(), live))
+	require.NoError(t, n.Start(t.Context()))
+	require.NoError(t, n.WaitReady(t.Context()))
+	return n
+}
+
+// reboots says that assisted-installer asks a host for its reboot, in a minute.
+func (w *world) reboots(n *testnode.Node) {
+	w.t.Helper()
+	w.eventually("assisted-installer reboots "+n.Name, func() bool {
+		when, err := n.Output(w.t.Context(), "cat", "/run/shutdown-asked")
+		return err == nil && when == "+1"
+	})
 }
 
 // TestRendezvousHost takes the bootstrap node of the agent-based installer from the live image, which all hosts boot,
 // through the hand-over to the two masters beside it and its reboot into the third master, whose registry has the
-// images. openshift-install, assisted-installer, bootkube, coreos-installer and MCO are stand-ins; systemd, Ignition,
-// the API server, podman, the registries, builds and ostree are real.
+// images. Another host boots the same image and becomes a master. openshift-install, assisted-service, bootkube,
+// coreos-installer and MCO are stand-ins, and assisted-installer is one unless DAYONE_TEST_ASSISTED_INSTALLER names the
+// real one; systemd, Ignition, the API server, podman, the registries, builds and ostree are real.
 func TestRendezvousHost(t *testing.T) {
 	w := newWorldOn(t, baseimage.Debian)
 	w.own, w.agent = true, true
@@ -91,27 +96,35 @@ func TestRendezvousHost(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 		}
 	}
-	require.NoError(t, w.node.Ignite(t.Context(), w.patched()))
+	live := w.patched()
+	w.useAssisted()
+	w.agentCluster()
+	require.NoError(t, w.node.Ignite(t.Context(), live))
 	defer w.operator.Start(t)()
 	require.NoError(t, w.node.Start(t.Context()))
 	require.NoError(t, w.node.WaitReady(t.Context()))
-	for _, unit := range []string{"dayone-gate", "dayone-fetch", "dayone-bootstrap"} {
+	for _, unit := range ofDayone {
 		require.False(t, w.is("systemctl is-active "+unit), "%s is for the host that bootstraps", unit)
 	}
 
-	// This host becomes the bootstrap node, and its disk is written meanwhile.
+	// This host becomes the bootstrap node. What MCO has rendered for the gate's own host goes onto its disk meanwhile,
+	// and assisted-installer leaves that frozen. The other host's disk is written, too, and there the gate stops it.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	early := w.master(ctx)
-	w.startBootstrap()
-	out, err := w.sh("mkdir -p /opt/install-dir && echo '{}' > /opt/install-dir/master.ign && " +
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin coreos-installer install -i /opt/install-dir/master.ign " +
-		"/dev/fixture")
-	require.NoError(t, err, out)
+	w.output("mkdir -p /opt/openshift/fixture && touch /opt/openshift/fixture/hold-render")
+	w.installs(w.node, rendezvousHost, "bootstrap")
+	w.postsAdded()
+	other := w.beside(live)
+	w.installs(other, firstHost, "master")
+	w.eventually("the disk's OS is changed", func() bool { return w.is("test -e /opt/openshift/fixture/disk.frozen") })
+	assert.Equal(t, w.base, w.output("cat /run/os-on-disk"), "that of MCO's first rendering")
+	w.output("rm /opt/openshift/fixture/hold-render")
 	w.eventually("the gate opens", func() bool { return w.status("gate") == journal.StatusDone })
 	early.gets(t)
 	assert.Positive(t, early.refused())
 	w.pulls()
+	w.installedBeside(other)
 
 	// Two masters come; this host waits for their registries, and for no third one.
 	for i := range masters - 1 {
@@ -119,7 +132,7 @@ func TestRendezvousHost(t *testing.T) {
 	}
 	program, etc := w.mastersHaveAddresses()
 	w.startMaster(0, program, etc)
-	_, err = w.sh("touch /opt/openshift/fixture/masters-up")
+	_, err := w.sh("touch /opt/openshift/fixture/masters-up")
 	require.NoError(t, err)
 	w.eventually("bootkube is done", func() bool { return w.is("test -e /opt/openshift/.bootkube.done") })
 	w.eventually("the hand-over waits for the second master's registry", func() bool {
@@ -134,6 +147,12 @@ func TestRendezvousHost(t *testing.T) {
 	w.mastersHold(image, etc)
 	status := w.output("dayone status --state-dir /var/lib/dayone")
 	assert.Contains(t, status, "the cluster has all, and this host may go")
+	w.controllerIsReady()
+	w.reboots(w.node)
+	if w.assisted.real {
+		assert.Equal(t, []string{"Starting installation", "Installing", "Writing image to disk", "Waiting for control plane",
+			"Waiting for bootkube", "Waiting for controller", "Rebooting"}, w.assisted.service.stagesOf(rendezvousHost))
+	}
 
 	// The host boots its disk as the third master. Its registry has the images, without a copy from anywhere.
 	_, err = w.sh("cat > /opt/openshift/master.ign <<'END'\n" + early.got + "\nEND")
@@ -143,4 +162,23 @@ func TestRendezvousHost(t *testing.T) {
 	w.node = disk
 	require.NoError(t, w.node.Start(t.Context()))
 	w.registryServes(image)
+}
+
+// installedBeside says that a host which does not bootstrap has its disk, and nothing of dayone's has run there. It
+// could not have the masters' image from a registry that is not there yet, and reboots without.
+func (w *world) installedBeside(n *testnode.Node) {
+	t := w.t
+	w.reboots(n)
+	for _, unit := range ofDayone {
+		state, _ := n.Output(t.Context(), "systemctl", "is-active", unit)
+		assert.Equal(t, "inactive", state, unit)
+	}
+	state, err := n.Output(t.Context(), "sh", "-c", "test -d /opt/openshift/fixture/disk && ! test -e /run/os-on-disk && "+
+		"! test -e /var/lib/dayone && ! nft list table inet dayone_gate && cat /run/dayone-installed-disk")
+	require.NoError(t, err)
+	assert.Equal(t, "/dev/fixture", state)
+	if w.assisted.real {
+		assert.Equal(t, []string{"Starting installation", "Installing", "Writing image to disk", "Rebooting"},
+			w.assisted.service.stagesOf(firstHost))
+	}
 }

@@ -87,11 +87,17 @@ func (w *world) inContainers() {
 
 // mcoImage is an image on a base in which dayone's renderer plays machine-config-controller, as an OCI layout.
 func (w *world) mcoImage(base string) string {
+	here, err := os.Getwd()
+	require.NoError(w.t, err)
+	return w.image(base, map[string]string{"/usr/bin/dayone": w.bin, "/usr/bin/dayone-registry": w.registryProgram(),
+		"/usr/bin/machine-config-controller": filepath.Join(here, "testdata/mco/machine-config-controller")})
+}
+
+// image is one on a base, with these programs of this machine beside, as an OCI layout.
+func (w *world) image(base string, programs map[string]string) string {
 	dir := w.t.TempDir()
 	// buildah makes a name of the path, for which most paths are not fit.
 	require.NoError(w.t, os.Symlink(base, filepath.Join(dir, "base")))
-	here, err := os.Getwd()
-	require.NoError(w.t, err)
 	buildah := func(args ...string) string {
 		storage := []string{"--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"),
 			"--storage-driver", "vfs"}
@@ -104,11 +110,10 @@ func (w *world) mcoImage(base string) string {
 		return strings.TrimSpace(string(out))
 	}
 	container := buildah("from", "oci:base")
-	for from, to := range map[string]string{w.bin: "/usr/bin/dayone", w.registryProgram(): "/usr/bin/dayone-registry",
-		filepath.Join(here, "testdata/mco/machine-config-controller"): "/usr/bin/machine-config-controller"} {
+	for to, from := range programs {
 		buildah("copy", "--quiet", "--chmod", "0755", container, from, to)
 	}
-	layout := filepath.Join(dir, "mco")
+	layout := filepath.Join(dir, "made")
 	buildah("commit", "--quiet", container, "oci:"+layout)
 	return layout
 }

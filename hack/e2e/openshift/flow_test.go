@@ -91,7 +91,7 @@ func (w *world) eventually(what string, condition func() bool) {
 	w.t.Helper()
 	if !assert.Eventually(w.t, condition, patience, 200*time.Millisecond, what) {
 		journal, _ := w.sh(
-			"journalctl -b --no-pager -n 60 -u 'dayone*' -u kubelet -u bootkube -u progress; " +
+			"journalctl -b --no-pager -n 60 -u 'dayone*' -u kubelet -u bootkube -u progress -u assisted; " +
 				"systemctl --failed --no-pager; cat /var/lib/dayone/journal.json")
 		console, _ := w.node.Log()
 		w.t.Fatalf("%s: %s\n%s", what, journal, console[max(0, len(console)-3000):])

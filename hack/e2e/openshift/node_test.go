@@ -61,8 +61,9 @@ type world struct {
 	// programs end with the test program, also when it is killed.
 	programs     *process.Group
 	base, baseCA string
-	// mco is the image of MCO's stand-in in the release's registry.
+	// mco is the image of MCO's stand-in in the release's registry; pushed brings another one there.
 	mco        string
+	pushed     func(layout, repository string) (reference string)
 	pullSecret []byte
 	files      []map[string]any
 	// final is the registry in which the images end up, not running at first; operator plays MCO in the cluster.
@@ -83,8 +84,9 @@ type world struct {
 	// inPlace is an installation whose only node is its own bootstrap node.
 	inPlace bool
 	// agent is an installation by the agent-based installer: late is what comes to the rendezvous host with the bootstrap.
-	agent bool
-	late  []byte
+	agent    bool
+	late     []byte
+	assisted assisted
 	// own is an installation without a registry of the user's; pulled is the masters' image as an OCI layout.
 	own    bool
 	pulled string
@@ -222,7 +224,8 @@ func (w *world) release(system baseimage.Kind) {
 		return name + "@" + digest.String()
 	}
 	w.base = push(layout, w.host+":9600", "ocp/base-os", auth)
-	w.mco = push(w.mcoImage(tiny), behind, "ocp/machine-config-operator", other)
+	w.pushed = func(layout, repository string) string { return push(layout, behind, repository, other) }
+	w.mco = w.pushed(w.mcoImage(tiny), "ocp/machine-config-operator")
 	ca, err := os.ReadFile(o.CAFile())
 	require.NoError(w.t, err)
 	w.baseCA = string(ca)
@@ -301,6 +304,12 @@ func (w *world) fetched(path, from string) (address, hash string) {
 	return address, hash
 }
 
+// dockerConfig has the pull secret.
+const dockerConfig = "/root/.docker/config.json"
+
+// partOfOS are the stand-ins that have the place of a program of the operating system.
+var partOfOS = []string{"coreos-installer", "oc"}
+
 // scripts puts stand-ins of the installer's scripts on the node.
 func (w *world) scripts(dir string) {
 	entries, err := os.ReadDir(dir)
@@ -309,8 +318,8 @@ func (w *world) scripts(dir string) {
 		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		require.NoError(w.t, err)
 		path := "/usr/local/bin/" + e.Name()
-		if e.Name() == "coreos-installer" {
-			path = "/usr/bin/" + e.Name() // where it is on the live system
+		if slices.Contains(partOfOS, e.Name()) {
+			path = "/usr/bin/" + e.Name()
 		}
 		w.files = slices.DeleteFunc(w.files, func(f map[string]any) bool { return f["path"] == path })
 		w.put(path, 0o555, raw)
@@ -327,7 +336,10 @@ func (w *world) installer() []byte {
 	if w.inPlace || w.agent {
 		w.scripts("testdata/disk")
 	}
-	w.put("/root/.docker/config.json", 0o600, w.pullSecret)
+	if w.agent {
+		w.liveHost()
+	}
+	w.put(dockerConfig, 0o600, w.pullSecret)
 	w.put("/etc/ssl/certs/release-registry.pem", 0o644, []byte(w.baseCA))
 	w.put("/opt/openshift/fixture/base-image", 0o644, []byte(w.base))
 	w.put("/opt/openshift/fixture/machineconfigoperator-bootstrap-pod.yaml", 0o644,
@@ -353,6 +365,10 @@ func (w *world) installer() []byte {
 	}
 	const install = "\n[Install]\nWantedBy=multi-user.target\n"
 	var more []any
+	if w.agent {
+		more = []any{unit("approve-csr.service", "[Unit]\nWants=bootkube.service\nAfter=bootkube.service\n[Service]\n"+
+			"ExecStart=/bin/true\n"+install, true)}
+	}
 	if w.inPlace {
 		more = []any{unit("install-to-disk.service", "[Unit]\nRequires=bootkube.service\nAfter=bootkube.service\n"+
 			"ConditionPathExists=!/opt/openshift/.install-to-disk.done\n[Service]\nWorkingDirectory=/opt/openshift\n"+
@@ -363,11 +379,14 @@ func (w *world) installer() []byte {
 			unit("release-image.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n", false),
 			unit("kubelet.service", "[Service]\nExecStart=/usr/local/bin/kubelet.sh\nRestart=always\n"+install, true),
 			unit("bootkube.service",
-				"[Unit]\nWants=kubelet.service\nAfter=kubelet.service\n"+
+				"[Unit]\nRequires=release-image.service\nWants=kubelet.service\n"+
+					"After=kubelet.service release-image.service\n"+
 					"ConditionPathExists=!/opt/openshift/.bootkube.done\n[Service]\nWorkingDirectory=/opt/openshift\n"+
 					"ExecStart=/usr/local/bin/bootkube.sh\nRestart=on-failure\nRestartSec=5s\n", false),
 			unit("progress.service",
-				"[Unit]\nWants=bootkube.service\n[Service]\nExecStart=/usr/local/bin/report-progress.sh\n"+install, true),
+				"[Unit]\nWants=bootkube.service\nAfter=bootkube.service\n[Service]\n"+
+					"ExecStart=/usr/local/bin/report-progress.sh /opt/openshift/auth/kubeconfig\n"+
+					"Restart=on-failure\nRestartSec=5s\n"+install, true),
 		)}})
 	require.NoError(w.t, err)
 	return raw

@@ -11,5 +11,10 @@ if [ -z "$root" ]; then
 fi
 mkdir -p /run/dayone-disk
 mount "$root" /run/dayone-disk
-trap 'umount /run/dayone-disk' EXIT
+# assisted-installer puts the OS of MCO's rendering onto the disk, freezes the file system and unmounts it. Linux leaves it frozen: what
+# writes to it through another mount waits for ever. It may freeze it again while this runs.
+thaw() { ! fsfreeze --unfreeze /run/dayone-disk 2>/dev/null || echo "dayone: $root was frozen"; }
+thaw
+while sleep 5; do thaw; done &
+trap 'kill "$!" || true; umount /run/dayone-disk' EXIT
 /usr/local/bin/dayone bootstrap carry --state-dir /var/lib/dayone --to /run/dayone-disk "$@"
