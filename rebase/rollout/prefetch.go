@@ -28,29 +28,34 @@ func (p Pool) Prefetches(nodes []Node, plan Plan) PrefetchChange {
 	var out PrefetchChange
 	limit := cmp.Or(p.Prefetch, max(leastPrefetch, plan.MaxUnavailable/prefetchShare))
 	moves := plan.Stopped == "" && p.Target.Image != "" && limit > 0
-	waiting := make([]Node, 0, len(nodes))
+	type place struct {
+		position int
+		node     *Node
+	}
+	waiting := make([]place, 0, len(nodes))
 	position := make(map[string]int, len(nodes))
 	for _, v := range plan.Verdicts {
 		if v.Phase == PhaseWaiting && v.Reason == "MaxUnavailable" {
 			position[v.Node] = v.Position
 		}
 	}
-	for _, n := range nodes {
+	for i := range nodes {
+		n := &nodes[i]
 		if n.Prefetch != "" && (n.Prefetch != p.Target.Image || !moves) && !slices.Contains(plan.Next, n.Name) {
 			out.Forget = append(out.Forget, n.Name)
 		}
-		if position[n.Name] > 0 && n.NotReady == "" {
-			waiting = append(waiting, n)
+		if at := position[n.Name]; at > 0 && n.NotReady == "" {
+			waiting = append(waiting, place{at, n})
 		}
 	}
 	if !moves {
 		return out
 	}
-	slices.SortFunc(waiting, func(a, b Node) int { return cmp.Compare(position[a.Name], position[b.Name]) })
+	slices.SortFunc(waiting, func(a, b place) int { return cmp.Compare(a.position, b.position) })
 	waiting = waiting[:min(len(waiting), plan.MaxUnavailable)]
 	fetching := 0
-	for _, n := range waiting {
-		switch {
+	for _, w := range waiting {
+		switch n := w.node; {
 		case n.Record.CurrentImage == p.Target.Image, n.Prefetch == p.Target.Image && n.PrefetchEnded:
 		case n.Prefetch == p.Target.Image:
 			fetching++
