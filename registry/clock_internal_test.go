@@ -28,7 +28,8 @@ func TestAClockThatIsSet(t *testing.T) {
 	require.NoError(t, s.Start())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.watch(ctx, userFiles{}, RunOptions{Accepted: func([]byte) {}, InForce: func() {}}) }()
+	nothing := RunOptions{Accepted: func([]byte) {}, Reading: func() func() { return func() {} }}
+	go func() { ended <- s.watch(ctx, userFiles{}, s.o.stamps(&userFiles{}), nothing) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)

@@ -38,9 +38,9 @@ type RunOptions struct {
 	MoreUsersFile string
 	// Accepted is called with the content of MoreUsersFile when its accounts are in force; nil calls nothing.
 	Accepted func(content []byte)
-	// InForce is called when the server works by what the files of its own accounts and of its certificate have; nil calls
-	// nothing.
-	InForce func()
+	// Reading is called when the files of the server's accounts and of its certificate are read. What it gives is called
+	// when the server works by what the files had then; nil calls nothing.
+	Reading func() (inForce func())
 	// Started is called with the address once the server accepts connections; nil calls nothing.
 	Started func(addr string)
 }
@@ -65,10 +65,12 @@ func Run(ctx context.Context, o RunOptions) error {
 	if o.Accepted == nil {
 		o.Accepted = func([]byte) {}
 	}
-	if o.InForce == nil {
-		o.InForce = func() {}
+	if o.Reading == nil {
+		o.Reading = func() func() { return func() {} }
 	}
 	users := userFiles{file: o.UsersFile, node: o.NodeUsersFile, more: o.MoreUsersFile, role: o.UsersRole}
+	read := o.stamps(&users) // what changes from now on is read again, also before the server works
+	inForce := o.Reading()
 	var moreErr error
 	if o.Users, moreErr, err = users.read(); err != nil {
 		return err
@@ -91,18 +93,27 @@ func Run(ctx context.Context, o RunOptions) error {
 			s.log.WithError(moreErr).Error("further users are not usable")
 		}
 		o.Accepted(users.accepted)
-		o.InForce()
-		err = s.watch(ctx, users, o)
+		if o.stamps(&users) == read {
+			inForce()
+		}
+		err = s.watch(ctx, users, read, o)
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	return errors.Join(err, s.Shutdown(end))
 }
 
+// stamps are of the files that a server works by.
+type stamps struct{ users, certificate string }
+
+func (o Options) stamps(users *userFiles) stamps {
+	return stamps{users: users.stamp(), certificate: credentials.Stamp(o.certificateSources()...)}
+}
+
 // watch waits for the end and takes over changes of users and certificate meanwhile: of their files, on SIGHUP, and
 // once a day, because a certificate that was made here is renewed before its end. One that was made under a wrong clock
 // is made anew when the clock is right.
-func (s *Server) watch(ctx context.Context, files userFiles, o RunOptions) error {
+func (s *Server) watch(ctx context.Context, files userFiles, read stamps, o RunOptions) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -110,10 +121,9 @@ func (s *Server) watch(ctx context.Context, files userFiles, o RunOptions) error
 	defer tick.Stop()
 	defer daily.Stop()
 	defer clock.Stop()
-	users, certificate := files.stamp(), credentials.Stamp(s.o.certificateSources()...)
-	var usersErr, certificateErr error
+	by := works{stamps: read}
 	for {
-		all, changed := false, false
+		all := false
 		select {
 		case <-ctx.Done():
 			return nil
@@ -125,26 +135,42 @@ func (s *Server) watch(ctx context.Context, files userFiles, o RunOptions) error
 			all = true
 		case <-clock.C:
 			if s.outdated() {
-				certificate = ""
+				by.certificate = ""
 			}
 		case <-tick.C:
 		}
-		if now := files.stamp(); all || now != users {
-			users, changed = now, true
-			usersErr = s.reloadUsers(&files, o.Accepted)
-		}
-		if now := credentials.Stamp(s.o.certificateSources()...); all || now != certificate {
-			certificate, changed = now, true
-			if certificateErr = s.ReloadCertificate(); certificateErr != nil {
-				s.log.WithError(certificateErr).Error("server certificate is not usable, the one before stays")
-			} else {
-				s.log.Info("server certificate was read again")
-			}
-		}
-		if changed && usersErr == nil && certificateErr == nil {
-			o.InForce()
+		by = s.follow(&files, by, all, o)
+	}
+}
+
+// works is what a server works by, and why not by what there is.
+type works struct {
+	stamps
+	usersErr, certificateErr error
+}
+
+// follow reads what has changed since, or all.
+func (s *Server) follow(files *userFiles, was works, all bool, o RunOptions) works {
+	now := was
+	if now.stamps = s.o.stamps(files); !all && now.stamps == was.stamps {
+		return was
+	}
+	inForce := o.Reading()
+	if all || now.users != was.users {
+		now.usersErr = s.reloadUsers(files, o.Accepted)
+	}
+	if all || now.certificate != was.certificate {
+		if now.certificateErr = s.ReloadCertificate(); now.certificateErr != nil {
+			s.log.WithError(now.certificateErr).Error("server certificate is not usable, the one before stays")
+		} else {
+			s.log.Info("server certificate was read again")
 		}
 	}
+	// What has changed meanwhile is read again with the next look.
+	if now.usersErr == nil && now.certificateErr == nil && s.o.stamps(files) == now.stamps {
+		inForce()
+	}
+	return now
 }
 
 // reloadUsers leaves the accounts as they were when the file is wrong: one under edit must neither open nor stop the

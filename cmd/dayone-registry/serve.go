@@ -118,9 +118,9 @@ func (o options) run(c *cobra.Command) error {
 			hash := wanted.AccountsHash(content)
 			accepted.Store(&hash)
 		},
-		InForce: func() {
+		Reading: func() func() {
 			hash := poolaccounts.ReadShared(o.state).Hash()
-			shared.Store(&hash)
+			return func() { shared.Store(&hash) }
 		},
 		Options: registry.Options{Root: o.root, Listen: o.listen, TLSDir: o.config, NodeCAFile: ca, Hosts: o.hosts,
 			MinFreeBytes: minFree,
