@@ -233,6 +233,9 @@ const (
 	// AnnotationRotateAccount on a pool, or on the Secret with the builders' account at the control plane's registries,
 	// asks for a new account whenever its text is another one. Nobody removes it.
 	AnnotationRotateAccount = DayonePrefix + "rotate-registry-account"
+	// AnnotationRotateCA on the Secret with the CA of the control plane's registries asks for another CA
+	// (registry/authority.Request), whenever its text is another one. Nobody removes it.
+	AnnotationRotateCA = DayonePrefix + "rotate-registry-ca"
 	// AnnotationStandalone marks a ControllerConfig that dayone's hand-over made because the cluster has no operator that
 	// would: whoever renders counts as its maker.
 	AnnotationStandalone = DayonePrefix + "standalone"

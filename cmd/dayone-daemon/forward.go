@@ -13,6 +13,7 @@ import (
 	"dayone.dev/dayone/rebase/daemon/mirrorfiles"
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/firstboot"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/forwarder"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/poolaccounts"
@@ -27,7 +28,7 @@ func newForwarder(node string, log *logrus.Entry) (*forwarder.Forwarder, error) 
 	account := mirrorfiles.Account("/", address)
 	return forwarder.New(forwarder.Options{
 		Node: node, PeersFile: peers.Path, Account: account, StateFile: forwarderState, Log: log,
-		CertsDirs: []string{"/etc/containers/certs.d", "/etc/docker/certs.d"},
+		CertsDirs: certs.RegistryDirs(),
 		AuthFiles: append([]string{poolaccounts.AuthPath}, firstboot.PullCredentials()...),
 		Serving: func(m forwarder.Mirror) error {
 			var want mirrorfiles.Mirror

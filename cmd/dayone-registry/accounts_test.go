@@ -51,6 +51,8 @@ type accountsWorld struct {
 	nodes map[string]*playedNode
 	image atomic.Pointer[wanted.Image]
 	pulls atomic.Int64
+	// pulling is what each node does all the time.
+	pulling func(context.Context, *playedNode)
 	// restoring: the API is away, and accounts that were made since a backup are refused for a moment.
 	restoring atomic.Bool
 }
@@ -66,9 +68,11 @@ type playedNode struct {
 	off atomic.Bool
 }
 
-func newAccountsWorld(t *testing.T) *accountsWorld {
-	w := &accountsWorld{fleet: newFleet(t), t: t, env: kubetest.Start(t, kubetest.Options{}),
-		nodes: map[string]*playedNode{}}
+func newAccountsWorld(t *testing.T) *accountsWorld { return newAccountsWorldOf(t, newFleet(t)) }
+
+func newAccountsWorldOf(t *testing.T, f fleet) *accountsWorld {
+	w := &accountsWorld{fleet: f, t: t, env: kubetest.Start(t, kubetest.Options{}), nodes: map[string]*playedNode{}}
+	w.pulling = w.pull
 	image := "example.com/dayone/program@sha256:" + strings.Repeat("0", 64)
 	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Registry: sharedName,
 		Images: cluster.Images{Controller: image, Builder: image, Daemon: image}})
@@ -125,7 +129,7 @@ func (w *accountsWorld) run() {
 		}
 		w.nodes[name] = n
 		work.Go(func() { w.follow(ctx, n) })
-		work.Go(func() { w.pull(ctx, n) })
+		work.Go(func() { w.pulling(ctx, n) })
 	}
 }
 
@@ -157,7 +161,9 @@ func (w *accountsWorld) follow(ctx context.Context, n *playedNode) {
 		if _, err := own.TakeShared(n.root, shared); !assert.NoError(w.t, err) {
 			return
 		}
-		word, err := poolaccounts.Annotation(own.Word())
+		says := own.Word()
+		says.Trusts = w.trusts(ctx, n)
+		word, err := poolaccounts.Annotation(says)
 		if err == nil && word != o.Annotations[manifests.AnnotationRegistryKey] {
 			before := o.DeepCopy()
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, manifests.AnnotationRegistryKey, word)
@@ -319,14 +325,14 @@ func (w *accountsWorld) reads(text func() string, words []string) {
 	}, rotationLimit, 200*time.Millisecond, "%v in %v", words, &last)
 }
 
-// refused waits until no registry takes an account any more.
+// refused waits until no registry takes an account any more. That may be the end of a whole rotation.
 func (w *accountsWorld) refused(a credentials.Account) {
 	w.t.Helper()
 	for _, h := range w.hosts {
 		require.Eventually(w.t, func() bool {
 			code, _ := h.ask(w.t, a.Username, a.Password)
 			return code == http.StatusUnauthorized
-		}, time.Minute, 200*time.Millisecond, "%s at %s", a.Username, h.node)
+		}, rotationLimit, 200*time.Millisecond, "%s at %s", a.Username, h.node)
 	}
 }
 

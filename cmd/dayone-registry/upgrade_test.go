@@ -17,6 +17,7 @@ import (
 
 	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/storage"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -33,7 +34,7 @@ func (h host) process(t *testing.T, program, rate string) (end func()) {
 	defer log.Close()
 	c := exec.Command(program, "--config", h.config, "--root", filepath.Join(h.dir, "root"), "--state", h.state(),
 		"--listen", h.addr, "--peers", filepath.Join(h.dir, "peers.json"), "--node", h.node, "--min-free", "0",
-		"--rate", rate)
+		"--auth", filepath.Join(h.dir, poolaccounts.AuthPath), "--rate", rate)
 	c.Stderr = log
 	require.NoError(t, c.Start())
 	ended := false

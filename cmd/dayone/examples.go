@@ -141,6 +141,10 @@ dayone cluster why worker -o json`},
 # An account of the workers has leaked.
 dayone cluster registry rotate --pool worker --wait
 dayone cluster registry rotate --all`},
+	{"cluster registry rotate-ca", `
+dayone cluster registry rotate-ca --wait
+# The rotation that runs is not to wait for a node that is gone for long.
+dayone cluster registry rotate-ca --without worker-7`},
 	{"cluster registry add", `
 dayone cluster registry add \
   oci:images:dayone-controller dayone/dayone-controller \

@@ -54,6 +54,7 @@ func contract() []printed {
 		{"ParityList", "manifests/render", "Verdict", "dayone render parity"},
 		{"Plan", "bootstrap/preview", "Forecast", "dayone plan and dayone cluster plan"},
 		{"PoolExplanation", "cmd/dayone/plan", "poolAnswer", "dayone cluster why POOL"},
+		{"RegistryCARotation", "cmd/dayone/cluster", "rotatedCA", "dayone cluster registry rotate-ca"},
 		{"RegistryCollection", "registry/storage", "CollectReport", "dayone registry gc"},
 		{"RegistryExport", "cmd/dayone/cluster", "exported", "dayone cluster registry export"},
 		{"RegistryRotation", "cmd/dayone/cluster", "rotated", "dayone cluster registry rotate"},

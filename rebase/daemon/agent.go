@@ -166,7 +166,7 @@ func New(o Options) (*Agent, error) {
 		record: recordWriter{node: o.Node, cluster: o.Cluster, metrics: m},
 		events: newTeller(o), signs: newSigns(o, b),
 		trust: clusterTrust{root: o.Root, cluster: o.Cluster, services: o.Services, now: o.Now, log: o.Log,
-			synced: &syncedTrust{}},
+			bell: b, synced: &syncedTrust{}},
 		account: &registryAccount{root: o.Root, node: o.Node, log: o.Log},
 		drift: &driftDetector{deployer: o.Deployer, repair: o.RepairDrift, metrics: m, now: o.Now,
 			log: o.Log, bell: b},

@@ -25,7 +25,9 @@ type clusterTrust struct {
 	services Services
 	now      func() time.Time
 	log      *logrus.Entry
-	synced   *syncedTrust
+	// bell lets the agent look again, so that it says at once what the node trusts.
+	bell   bell
+	synced *syncedTrust
 }
 
 // syncedTrust is which ControllerConfig the node has followed; empty: none yet.
@@ -88,6 +90,7 @@ func (t clusterTrust) update(ctx context.Context, config *mcfgv1.MachineConfig) 
 	changed, err := set.Apply(t.root, func(p string) bool { return ofConfig[p] })
 	if len(changed) > 0 {
 		t.log.WithField("files", changed).Info("the cluster's certificates and pull secrets are on the node")
+		t.bell.ring()
 	}
 	if err != nil {
 		return fmt.Errorf("bring certificates and pull secrets of the cluster: %w", err)

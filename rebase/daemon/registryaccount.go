@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/registry/authority"
+	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/poolaccounts"
 )
 
@@ -18,8 +21,8 @@ type registryAccount struct {
 	own        *poolaccounts.Node
 }
 
-// settle takes what the controller has sealed, and says which account the node uses. What fails is tried again when the
-// agent looks next: the node goes on with the account that it has.
+// settle takes what the controller has sealed, and says which account the node uses and which CAs it trusts. What fails
+// is tried again when the agent looks next: the node goes on with the account that it has.
 func (a *registryAccount) settle(ctx context.Context, w recordWriter, n node) {
 	if n.away {
 		return
@@ -51,7 +54,11 @@ func (a *registryAccount) follow(ctx context.Context, w recordWriter, n node) (e
 	if sharedErr != nil { // the account does not depend on it
 		a.log.WithError(sharedErr).Warn("cannot take over what the registries of the control plane share")
 	}
-	word, err := poolaccounts.Annotation(a.own.Word())
+	says := a.own.Word()
+	if list, err := peers.Read(filepath.Join(a.root, peers.Path)); err == nil { // else it knows no registry
+		says.Trusts = authority.Trusts(a.root, list.Registry)
+	}
+	word, err := poolaccounts.Annotation(says)
 	if err != nil {
 		return err
 	}

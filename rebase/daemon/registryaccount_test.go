@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,8 +22,10 @@ import (
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/authority"
 	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/credentials"
+	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -101,6 +104,42 @@ func TestAnAccountOfThePool(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return poolaccounts.ReadShared(filepath.Join(f.m.root, wanted.Dir)) == want
 	}, time.Minute, 50*time.Millisecond, "it is sealed again, and taken again")
+}
+
+// TestANodeSaysWhatItTrusts: it names the CAs of the registries that are in the files which count, as soon as they are
+// there, and no others.
+func TestANodeSaysWhatItTrusts(t *testing.T) {
+	f := newRealFixture(t)
+	f.join(rendered("rendered-trusts-1"), "")
+	one, two := deploytest.NewAuthority(t).PEM, deploytest.NewAuthority(t).PEM
+	c := f.controllerConfig(one)
+	says := func() []string {
+		return poolaccounts.Read[poolaccounts.Word](f.object().Annotations[manifests.AnnotationRegistryKey]).Trusts
+	}
+	of := func(bundles ...[]byte) (out []string) {
+		for _, cert := range certs.Bundle(slices.Concat(bundles...)) {
+			out = append(out, certs.Fingerprint(cert))
+		}
+		slices.Sort(out)
+		return out
+	}
+	list := peers.List{Registry: finalName, Peers: []peers.Peer{{Name: "m0", Address: "192.0.2.1:22626"}}}
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(f.m.root, peers.Path)), 0o755))
+	require.NoError(t, list.Write(filepath.Join(f.m.root, peers.Path)))
+	end := f.running(false)
+	defer end()
+	assert.Empty(t, says(), "the CA is another registry's")
+	for _, bundle := range [][]byte{one, slices.Concat(one, two), two} {
+		before := c.DeepCopy()
+		c.Spec.ImageRegistryBundleUserData = []mcfgv1.ImageRegistryBundle{
+			{File: strings.ReplaceAll(finalName, ":", ".."), Data: bundle}}
+		require.NoError(t, f.env.Client.Patch(t.Context(), c, client.MergeFrom(before)))
+		require.Eventually(t, func() bool { return slices.Equal(says(), of(bundle)) }, time.Minute, 50*time.Millisecond)
+	}
+	own := filepath.Join(f.m.root, "etc/containers/certs.d", finalName, "ca.crt")
+	require.NoError(t, os.MkdirAll(filepath.Dir(own), 0o755))
+	require.NoError(t, os.WriteFile(own, one, 0o600))
+	assert.Equal(t, of(one), authority.Trusts(f.m.root, finalName), "a file of the node's own counts before the cluster's")
 }
 
 // sharedSecret is what a hand-over brings for the registries.

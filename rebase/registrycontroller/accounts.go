@@ -220,16 +220,20 @@ func (r *reconciler) accountsView(v wantedimages.View, s poolaccounts.State, pus
 
 // buildsOf are those that began before the builders' account was replaced, and that still push with the one before.
 func buildsOf(builds []mcfgv1.MachineOSBuild, builders poolaccounts.Owner) (out []poolaccounts.User) {
-	for _, b := range builds {
-		ended := slices.ContainsFunc(b.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Status == metav1.ConditionTrue && (c.Type == string(mcfgv1.MachineOSBuildSucceeded) ||
-				c.Type == string(mcfgv1.MachineOSBuildFailed) || c.Type == string(mcfgv1.MachineOSBuildInterrupted))
-		})
-		if !ended && !b.CreationTimestamp.After(builders.Switched.Add(clocks)) {
+	for i := range builds {
+		b := &builds[i]
+		if !ended(b) && !b.CreationTimestamp.After(builders.Switched.Add(clocks)) {
 			out = append(out, poolaccounts.User{Name: "build " + b.Name, Ready: true, Has: builders.Beside.Name})
 		}
 	}
 	return out
+}
+
+func ended(b *mcfgv1.MachineOSBuild) bool {
+	return slices.ContainsFunc(b.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Status == metav1.ConditionTrue && (c.Type == string(mcfgv1.MachineOSBuildSucceeded) ||
+			c.Type == string(mcfgv1.MachineOSBuildFailed) || c.Type == string(mcfgv1.MachineOSBuildInterrupted))
+	})
 }
 
 // seal gives nodes their pool's account, where they have another one or another key. more: some are left for the next

@@ -1,6 +1,7 @@
 package registrycontroller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,11 @@ import (
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -33,6 +36,9 @@ const (
 	// renew is how often the list is issued anew although nothing has changed: registries drop nothing by a list that is
 	// older than an hour.
 	renew = 10 * time.Minute
+	// retryMin and retryMax bound the pause after a failure, which doubles: what an administrator has mended is seen soon.
+	retryMin = 10 * time.Millisecond
+	retryMax = time.Minute
 )
 
 // Options of the controller. Registry and Namespace are required.
@@ -81,7 +87,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 	})
-	b := ctrl.NewControllerManagedBy(mgr).Named(name)
+	b := ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax)})
 	for _, kind := range []client.Object{&mcfgv1.MachineConfigPool{}, &mcfgv1.MachineConfig{}, &mcfgv1.MachineOSConfig{},
 		&mcfgv1.MachineOSBuild{}, &mcfgv1.ControllerConfig{}} {
 		b = b.Watches(kind, one)
@@ -132,11 +139,16 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		users, current = have.users, metav1.Condition{Type: registrystatus.ConditionAccounts, Status: metav1.ConditionFalse,
 			Reason: "Failed", Message: accountsErr.Error()}
 	}
-	shared, sharedErr := share(ctx, r, v.Nodes, members)
+	shared, sharedErr := share(ctx, r, v, members)
 	accountsErr = errors.Join(accountsErr, sharedErr)
-	next := published{list: list, peers: string(addresses), users: users,
-		conditions: append(append(judge(list, members, unknown), current), shared...)}
-	r.metrics.set(list, members, len(unknown))
+	next := published{list: list, peers: string(addresses), users: users, ca: have.ca,
+		conditions: append(append(judge(list, members, unknown), current), shared.conditions...)}
+	if shared.ca != nil {
+		if next.ca, err = shared.ca.Encode(); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	r.metrics.set(list, members, len(unknown), shared.ca)
 	if err := r.write(ctx, have, next); err != nil {
 		return reconcile.Result{}, errors.Join(err, accountsErr)
 	}
@@ -146,7 +158,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if more {
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
-	return reconcile.Result{RequeueAfter: renew / 2}, nil
+	return reconcile.Result{RequeueAfter: cmp.Or(shared.again, renew/2)}, nil
 }
 
 // view reads from the cache and changes nothing.

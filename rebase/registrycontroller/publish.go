@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/rebase/wantedimages"
+	"dayone.dev/dayone/registry/authority"
 	"dayone.dev/dayone/registry/wanted"
 )
 
@@ -34,9 +35,10 @@ const (
 // published is what the ConfigMaps had when they were read.
 type published struct {
 	list wanted.List
-	// peers are the addresses; users are accounts that registries accept beside their own.
-	peers, users string
-	conditions   []metav1.Condition
+	// peers are the addresses; users are accounts that registries accept beside their own; ca is how the rotation of their
+	// CA is, "" where nobody knows.
+	peers, users, ca string
+	conditions       []metav1.Condition
 }
 
 // read asks the API and no cache: the controller may read these ConfigMaps only. One that is missing or damaged is
@@ -52,7 +54,8 @@ func (r *reconciler) read(ctx context.Context) (published, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return published{}, fmt.Errorf("read ConfigMap %s: %w", cluster.RegistryPeersName, err)
 	}
-	out := published{peers: addresses.Data[wanted.PeersFile], users: have.Data[wanted.AccountsFile]}
+	out := published{peers: addresses.Data[wanted.PeersFile], users: have.Data[wanted.AccountsFile],
+		ca: have.Data[authority.StatusFile]}
 	if raw := have.Data[wanted.ListFile]; raw != "" {
 		if out.list, err = wanted.Decode([]byte(raw)); err != nil {
 			r.o.Log.WithError(err).Warn("published list is damaged and is written anew")
@@ -89,7 +92,8 @@ func (r *reconciler) write(ctx context.Context, have, next published) error {
 			return err
 		}
 	}
-	if reflect.DeepEqual(have.list, list) && have.users == next.users && reflect.DeepEqual(have.conditions, settled) {
+	if reflect.DeepEqual(have.list, list) && have.users == next.users && have.ca == next.ca &&
+		reflect.DeepEqual(have.conditions, settled) {
 		return nil
 	}
 	raw, err := list.Encode()
@@ -100,8 +104,12 @@ func (r *reconciler) write(ctx context.Context, have, next published) error {
 	if err != nil {
 		return fmt.Errorf("write conditions: %w", err)
 	}
-	if err := r.apply(ctx, cluster.RegistryName, map[string]string{wanted.ListFile: string(raw),
-		wanted.AccountsFile: next.users, cluster.StatusConditions: string(shown)}); err != nil {
+	data := map[string]string{wanted.ListFile: string(raw), wanted.AccountsFile: next.users,
+		cluster.StatusConditions: string(shown)}
+	if next.ca != "" {
+		data[authority.StatusFile] = next.ca
+	}
+	if err := r.apply(ctx, cluster.RegistryName, data); err != nil {
 		return err
 	}
 	if have.list.Hash() != list.Hash() {

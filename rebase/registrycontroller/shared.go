@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,32 +13,58 @@ import (
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/rebase/fleet/registrystatus"
+	"dayone.dev/dayone/rebase/wantedimages"
+	"dayone.dev/dayone/registry/authority"
 	"dayone.dev/dayone/registry/poolaccounts"
 )
 
+const (
+	// sharedEvery is how often the Secret is read, which nothing watches, and rotatingEvery the same while the CA is
+	// replaced.
+	sharedEvery   = time.Minute
+	rotatingEvery = 5 * time.Second
+)
+
+// shares is what the registries share, as one pass leaves it. The zero value: a MachineConfig brings it, and there is
+// no Secret.
+type shares struct {
+	conditions []metav1.Condition
+	// ca is nil where it is not known.
+	ca *authority.Status
+	// again is when to look at the Secret again.
+	again time.Duration
+}
+
 // share gives control-plane nodes what their registries share, sealed for each: the key of the CA, and the
-// installation's accounts as hashes. No other node gets it. It gives no condition where a MachineConfig brings it, and
-// so there is no Secret.
-func share(ctx context.Context, r *reconciler, nodes []corev1.Node, members []registrystatus.Member) (
-	[]metav1.Condition, error) {
+// installation's accounts as hashes. No other node gets it. It renews the CA.
+func share(ctx context.Context, r *reconciler, v wantedimages.View, members []registrystatus.Member) (out shares,
+	err error) {
 	var kept corev1.Secret
 	there, err := r.secret(ctx, cluster.RegistryShared, &kept)
 	if err != nil || !there {
-		return nil, err
+		return out, err
+	}
+	status, current, caErr := renewCA(ctx, r, &kept, v, members)
+	out.ca, out.again = status, sharedEvery
+	if status != nil && status.Rotation != nil {
+		out.again = rotatingEvery
 	}
 	shared, err := poolaccounts.ParseShared(kept.Data)
 	if err != nil { // nodes go on with what they have
 		err = fmt.Errorf("secret %s: %w: apply shared-secret.yaml of dayone registry node-config --node-agent",
 			cluster.RegistryShared, err)
-		return []metav1.Condition{{Type: registrystatus.ConditionShared, Status: metav1.ConditionFalse, Reason: "Unusable",
-			Message: err.Error()}}, err
+		out.conditions = []metav1.Condition{{Type: registrystatus.ConditionShared, Status: metav1.ConditionFalse,
+			Reason: "Unusable", Message: err.Error()}, current}
+		return out, err
 	}
-	for i := range nodes {
-		if one := shareWith(ctx, r, &nodes[i], shared); one != nil {
-			err = errors.Join(err, fmt.Errorf("node %s: %w", nodes[i].Name, one))
+	err = caErr
+	for i := range v.Nodes {
+		if one := shareWith(ctx, r, &v.Nodes[i], shared); one != nil {
+			err = errors.Join(err, fmt.Errorf("node %s: %w", v.Nodes[i].Name, one))
 		}
 	}
-	return []metav1.Condition{judgeShared(shared, members)}, err
+	out.conditions = []metav1.Condition{judgeShared(shared, members), current}
+	return out, err
 }
 
 func shareWith(ctx context.Context, r *reconciler, n *corev1.Node, shared poolaccounts.Shared) error {

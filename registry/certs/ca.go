@@ -187,6 +187,15 @@ func (ca *CA) Certificate() *x509.Certificate { return ca.cert }
 // CertificatePEM is the CA's certificate as clients install it.
 func (ca *CA) CertificatePEM() []byte { return certPEM(ca.cert.Raw) }
 
+// PEM is the CA's certificate and its key, in one text.
+func (ca *CA) PEM() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(ca.key)
+	if err != nil {
+		return nil, errors.New("encode the CA's key")
+	}
+	return append(certPEM(ca.cert.Raw), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})...), nil
+}
+
 // Pool holds only this CA.
 func (ca *CA) Pool() *x509.CertPool {
 	p := x509.NewCertPool()

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"path/filepath"
 	"sync"
 
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/dial"
 	"dayone.dev/dayone/registry/peers"
@@ -51,18 +51,7 @@ func (s *sources) look() (source, error) {
 
 func (s *sources) stampNow() string {
 	files := append([]string{s.o.PeersFile}, s.o.AuthFiles...)
-	return credentials.Stamp(append(files, s.o.caFiles(s.now.list.Registry)...)...)
-}
-
-// caFiles are those of a registry.
-func (o Options) caFiles(registry string) []string {
-	for _, dir := range o.CertsDirs {
-		// The pattern is right, whatever the directory's name.
-		if found, _ := filepath.Glob(filepath.Join(dir, registry, "*.crt")); registry != "" && len(found) > 0 {
-			return found
-		}
-	}
-	return nil
+	return credentials.Stamp(append(files, certs.RegistryFiles(s.now.list.Registry, s.o.CertsDirs...)...)...)
 }
 
 // read gives no peers where there is no file of them.
@@ -84,8 +73,8 @@ func (s *sources) read() (next source, err error) {
 		}
 		next.auths = append(next.auths, accounts)
 	}
-	t, err := dial.Transport(dial.Options{CAFiles: s.o.caFiles(next.list.Registry), Connect: s.limits.connect,
-		Answer: s.limits.answer})
+	t, err := dial.Transport(dial.Options{CAFiles: certs.RegistryFiles(next.list.Registry, s.o.CertsDirs...),
+		Connect: s.limits.connect, Answer: s.limits.answer})
 	if err != nil {
 		return next, fmt.Errorf("reach registry peers: %w", err)
 	}

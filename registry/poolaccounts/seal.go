@@ -24,10 +24,12 @@ const (
 	maxWordBytes = 2 * maxSharedBytes
 )
 
-// Word is what a node says: the key for which its account is to be sealed, and the account that it uses.
+// Word is what a node says: the key for which its account is to be sealed, the account that it uses, and the
+// fingerprints of the CAs that it trusts for the registries (authority.Trusts).
 type Word struct {
-	Key     string `json:"key"`
-	Account string `json:"account,omitempty"`
+	Key     string   `json:"key"`
+	Account string   `json:"account,omitempty"`
+	Trusts  []string `json:"trusts,omitempty"`
 }
 
 // Sealed is an account, or what registries share, for one node: only who has the node's key reads it.

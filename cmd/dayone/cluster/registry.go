@@ -17,14 +17,16 @@ import (
 
 // newRegistry is the group of what concerns the registries of the control plane.
 func newRegistry(c *connect.Flags) *cobra.Command {
-	return cli.NewGroup("registry", "Look at the registries of the control plane, add and copy images, replace accounts",
-		newRegistryStatus(c), newRegistryAdd(c), newRegistryExport(c), newRegistryRotate(c))
+	return cli.NewGroup("registry",
+		"Look at the registries of the control plane, add and copy images, replace accounts and CA",
+		newRegistryStatus(c), newRegistryAdd(c), newRegistryExport(c), newRegistryRotate(c),
+		newRegistryRotateCA(c))
 }
 
 func newRegistryStatus(c *connect.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show which image is in which registry of the control plane, and who wants it",
+		Short: "Show which image is in which registry of the control plane, who wants it, and the registries' CA",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			api, _, err := c.Client()
@@ -59,6 +61,7 @@ func writeRegistry(t io.Writer, s *registrystatus.Status) {
 		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", i.Name(), len(i.Held), missing, strings.Join(i.By, ", "))
 	}
+	writeCA(t, s.CA)
 	fmt.Fprint(t, "\nCONDITION\tSTATUS\tREASON\tDETAIL\n")
 	for _, c := range s.Conditions {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Type, c.Status, c.Reason, c.Message)

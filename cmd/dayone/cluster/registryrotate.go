@@ -164,33 +164,54 @@ func annotate(ctx context.Context, api client.Client, namespace string, a replac
 
 // follow says how far the accounts are until all are replaced.
 func (r rotate) follow(cmd *cobra.Command, api client.Client, namespace string, done *rotated) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), r.timeout)
+	look := func(p *registrystatus.Published) ([]string, bool) { return done.look(p), done.settled() }
+	said, err := followPublished(cmd, r.timeout, api, namespace, look)
+	if errors.Is(err, errNotYet) {
+		return fmt.Errorf("the accounts are not replaced after %s: %s. The controllers go on: dayone cluster "+
+			"registry status shows what they wait for", r.timeout, said)
+	}
+	return err
+}
+
+// errNotYet: what was asked for has not come in time.
+var errNotYet = errors.New("time is over")
+
+// followPublished looks at what the controllers publish until look says that all is done, and prints each line that it
+// gives once. At the end of its time it gives the last lines and errNotYet.
+func followPublished(cmd *cobra.Command, limit time.Duration, api client.Client, namespace string,
+	look func(*registrystatus.Published) (lines []string, done bool)) (said string, err error) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 	defer cancel()
 	tick := time.NewTicker(rotationEvery)
 	defer tick.Stop()
-	var said []string
+	var last []string
 	for {
 		p, err := registrystatus.ReadPublished(ctx, api, namespace)
 		if err == nil {
-			lines := done.look(p)
-			for _, line := range lines {
-				if !slices.Contains(said, line) {
-					fmt.Fprintln(cmd.ErrOrStderr(), line)
-				}
+			lines, done := look(p)
+			sayNew(cmd.ErrOrStderr(), lines, last)
+			if last = lines; done {
+				return "", nil
 			}
-			said = lines
-			if done.settled() {
-				return nil
-			}
+		} else if ctx.Err() == nil {
+			last = []string{err.Error()}
 		}
 		select {
 		case <-ctx.Done():
 			if cmd.Context().Err() != nil {
-				return cmd.Context().Err()
+				return "", cmd.Context().Err()
 			}
-			return errors.Join(fmt.Errorf("the accounts are not replaced after %s: %s. The controllers go on: dayone cluster "+
-				"registry status shows what they wait for", r.timeout, strings.Join(said, "; ")), err)
+			return strings.Join(last, "; "), errNotYet
 		case <-tick.C:
+		}
+	}
+}
+
+// sayNew prints the lines that were not among those before.
+func sayNew(to io.Writer, lines, before []string) {
+	for _, line := range lines {
+		if !slices.Contains(before, line) {
+			fmt.Fprintln(to, line)
 		}
 	}
 }

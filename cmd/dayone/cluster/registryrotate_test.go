@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +24,10 @@ import (
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/fleet/registrystatus"
 	"dayone.dev/dayone/rebase/registrycontroller"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/poolaccounts"
 	replicas "dayone.dev/dayone/registry/wanted"
@@ -38,6 +42,8 @@ type rotation struct {
 	e *kubetest.Env
 	// cut: the registry is not reached.
 	cut sync.Mutex
+	// lags: the worker does not take over what to trust.
+	lags atomic.Bool
 }
 
 func newRotation(t *testing.T) *rotation {
@@ -76,18 +82,19 @@ func (w *rotation) run() {
 	w.Cleanup(func() { cancel(); work.Wait() })
 	work.Go(func() { assert.NoError(w, mgr.Start(ctx)) })
 	for _, name := range []string{"master-0", "worker-0"} {
-		own, err := poolaccounts.OpenNode(w.TempDir(), name)
+		root := w.TempDir()
+		own, err := poolaccounts.OpenNode(root, name)
 		require.NoError(w, err)
 		work.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-				w.play(ctx, name, own)
+				w.play(ctx, name, root, own)
 			}
 		})
 	}
 }
 
 // play is one look of a node. What fails is done again with the next one.
-func (w *rotation) play(ctx context.Context, name string, own *poolaccounts.Node) {
+func (w *rotation) play(ctx context.Context, name, root string, own *poolaccounts.Node) {
 	var n corev1.Node
 	if w.e.Client.Get(ctx, types.NamespacedName{Name: name}, &n) != nil {
 		return
@@ -95,7 +102,12 @@ func (w *rotation) play(ctx context.Context, name string, own *poolaccounts.Node
 	before := n.DeepCopy()
 	_, err := own.Take(poolaccounts.Read[poolaccounts.Sealed](n.Annotations[manifests.AnnotationRegistryAccount]))
 	assert.NoError(w, err)
-	word, err := poolaccounts.Annotation(own.Word())
+	shared := poolaccounts.Read[poolaccounts.Sealed](n.Annotations[manifests.AnnotationRegistryShared])
+	_, err = own.TakeShared(root, shared)
+	assert.NoError(w, err)
+	says := own.Word()
+	says.Trusts = w.trusts(ctx, name, n.Annotations[manifests.AnnotationRegistryKey])
+	word, err := poolaccounts.Annotation(says)
 	assert.NoError(w, err)
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationRegistryKey, word)
 	if name == "master-0" && w.cut.TryLock() {
@@ -103,13 +115,31 @@ func (w *rotation) play(ctx context.Context, name string, own *poolaccounts.Node
 		var m corev1.ConfigMap
 		if w.e.Client.Get(ctx, types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: cluster.RegistryName},
 			&m) == nil {
-			report := replicas.Report{Accounts: replicas.AccountsHash([]byte(m.Data[replicas.AccountsFile]))}
+			report := replicas.Report{Accounts: replicas.AccountsHash([]byte(m.Data[replicas.AccountsFile])),
+				Shared: poolaccounts.ReadShared(filepath.Join(root, replicas.Dir)).Hash()}
 			text, err := report.Encode()
 			assert.NoError(w, err)
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, manifests.AnnotationRegistry, text)
 		}
 	}
 	_ = w.e.Client.Patch(ctx, &n, client.MergeFrom(before))
+}
+
+// trusts is what a node has of the cluster's CAs.
+func (w *rotation) trusts(ctx context.Context, name, said string) (out []string) {
+	if name == "worker-0" && w.lags.Load() {
+		return poolaccounts.Read[poolaccounts.Word](said).Trusts
+	}
+	var c mcfgv1.ControllerConfig
+	if w.e.Client.Get(ctx, types.NamespacedName{Name: render.ControllerConfigName}, &c) != nil {
+		return nil
+	}
+	for _, b := range c.Spec.ImageRegistryBundleUserData {
+		for _, cert := range certs.Bundle(b.Data) {
+			out = append(out, certs.Fingerprint(cert))
+		}
+	}
+	return out
 }
 
 func (w *rotation) accounts() map[string][]string {

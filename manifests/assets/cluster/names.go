@@ -53,7 +53,7 @@ const (
 	// dayone-controller writes it.
 	RegistryAccounts = "dayone-registry-accounts"
 	// RegistryShared names the Secret with what these registries share: their CA with its key, and the installation's
-	// accounts as hashes. The hand-over or an administrator writes it, and dayone-controller reads it.
+	// accounts as hashes. The hand-over or an administrator writes it, and dayone-controller, which replaces the CA.
 	RegistryShared = "dayone-registry-shared"
 	// RegistryNewNodes names the Secret with the account that nodes begin with, from dayone-controller for the config
 	// server.

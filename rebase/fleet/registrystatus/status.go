@@ -13,6 +13,7 @@ import (
 
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/registry/authority"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/wanted"
@@ -23,9 +24,11 @@ type Status struct {
 	// Registry is HOST:PORT in the names of images.
 	Registry string `json:"registry"`
 	// Issued is when the list was last renewed.
-	Issued     time.Time          `json:"issued"`
-	Images     []ImageStatus      `json:"images"`
-	Nodes      []NodeStatus       `json:"nodes"`
+	Issued time.Time     `json:"issued"`
+	Images []ImageStatus `json:"images"`
+	Nodes  []NodeStatus  `json:"nodes"`
+	// CA signs the registries' certificates; nil where no controller renews it.
+	CA         *authority.Status  `json:"ca,omitempty"`
 	Conditions []metav1.Condition `json:"conditions"`
 }
 
@@ -53,7 +56,9 @@ type Published struct {
 	// Peers are their addresses; nil where none are published.
 	Peers *peers.List
 	// Accounts are the names of those that are valid, by pool; those of "" push.
-	Accounts   map[string][]string
+	Accounts map[string][]string
+	// CA is how the rotation of their CA is; nil where no controller renews it.
+	CA         *authority.Status
 	Conditions []metav1.Condition
 }
 
@@ -63,6 +68,10 @@ const ConditionAccounts = "AccountsCurrent"
 // ConditionShared is True when every ready control-plane node has what the registries share from its agent. Where a
 // MachineConfig brings it there is no such condition.
 const ConditionShared = "SharedFilesCurrent"
+
+// ConditionCA is True while no rotation of the registries' CA runs or is due. Where a MachineConfig brings the CA there
+// is no such condition.
+const ConditionCA = "CACurrent"
 
 // ReadPublished reads it from a cluster.
 func ReadPublished(ctx context.Context, c client.Client, namespace string) (*Published, error) {
@@ -90,6 +99,9 @@ func ReadPublished(ctx context.Context, c client.Client, namespace string) (*Pub
 	if err := json.Unmarshal([]byte(have.Data[cluster.StatusConditions]), &p.Conditions); err != nil {
 		return nil, fmt.Errorf("read conditions: %w", err)
 	}
+	if p.CA, err = authority.DecodeStatus(have.Data[authority.StatusFile]); err != nil {
+		return nil, err
+	}
 	return &p, nil
 }
 
@@ -100,7 +112,8 @@ func ReadStatus(ctx context.Context, c client.Client, namespace string) (*Status
 		return nil, err
 	}
 	list := p.List
-	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}, Conditions: p.Conditions}
+	s := &Status{Issued: list.Issued, Images: []ImageStatus{}, Nodes: []NodeStatus{}, CA: p.CA,
+		Conditions: p.Conditions}
 	if p.Peers != nil {
 		s.Registry = p.Peers.Registry
 	}
