@@ -53,8 +53,8 @@ dayone render --manifest-dir manifests --dest-dir rendered
 # Where does each part come from?
 dayone render --manifest-dir manifests --explain`},
 	{"render diff", `
-dayone render diff rendered/machine-configs/rendered-worker-HASH.yaml \
-  changed/machine-configs/rendered-worker-HASH.yaml`},
+dayone render diff rendered/machine-configs/rendered-master-HASH.yaml \
+  changed/machine-configs/rendered-master-HASH.yaml`},
 	{"render parity", `dayone render parity --cluster dump --bootstrap rendered`},
 	{"serve", `
 dayone serve --server-basedir rendered \
@@ -71,7 +71,7 @@ dayone analyze log-bundle-20260102100000.tar.gz --html report.html`},
 dayone registry serve --root /var/lib/registry --listen 192.0.2.10:5000
 # Fetch from another registry what this one lacks.
 dayone registry serve --root /var/lib/cache --listen 192.0.2.10:5000 \
-  --upstream registry.example.com`},
+  --upstream registry.example.com --upstream-authfile pull-secret.json`},
 	{"registry copy", `
 dayone registry copy oci:base registry.example.com/os/base:v1 \
   --dest-authfile push-secret.json`},
@@ -87,14 +87,6 @@ dayone registry node-config --registry api-int.lab.example.com:22626 \
 	{"sbom", `
 dayone sbom registry.example.com/os/worker@sha256:DIGEST >worker.spdx.json
 dayone sbom oci:os-image --format cyclonedx`},
-	{"keygen", `dayone keygen keys`},
-	{"sign", `
-dayone sign registry.example.com/os/worker@sha256:HEX \
-  --key cosign.key --passphrase-file cosign.passphrase`},
-	{"verify", `
-dayone verify registry.example.com/os/worker:v1 --key cosign.pub
-# Is it what the pool wants, by the cluster's own keys?
-dayone verify registry.example.com/os/worker:v1 --pool worker`},
 	{"diff", `
 dayone diff registry.example.com/os/worker:v1 \
   registry.example.com/os/worker:v2`},
@@ -104,7 +96,9 @@ dayone sign registry.example.com/os/worker@sha256:DIGEST \
   --key keys/cosign.key --passphrase-file keys/cosign.passphrase`},
 	{"verify", `
 dayone verify registry.example.com/os/worker@sha256:DIGEST \
-  --key keys/cosign.pub -o json`},
+  --key keys/cosign.pub -o json
+# Is it what the pool wants, by the cluster's own keys?
+dayone verify registry.example.com/ocp/master-os:latest --pool master`},
 	{"cluster install", `
 dayone cluster install --image registry.example.com/dayone/all@sha256:DIGEST
 # What would it apply?
@@ -151,7 +145,7 @@ dayone cluster registry add \
   --ca registry-files/ca.crt --authfile registry-files/push-auth.json \
   --pull-authfile registry-files/pull-auth.json`},
 	{"cluster registry export", `
-dayone cluster registry export --to images \
+dayone cluster registry export --to registry-copy \
   --ca registry-files/ca.crt --authfile registry-files/pull-auth.json`},
 	{"cluster file agent-unit", `dayone cluster file agent-unit >dayone-agent.service`},
 	{"cluster file kubelet-agent-rights", `

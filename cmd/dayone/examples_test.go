@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -82,87 +80,5 @@ func TestExamplesAreAccepted(t *testing.T) {
 		found, _, err := program([]string{"dayone"}).Find(strings.Fields(e.command))
 		require.NoError(t, err)
 		assert.Equal(t, "dayone "+e.command, found.CommandPath(), "an example of no command")
-	}
-}
-
-// needs says why an example does not run here, by how it begins; end-to-end tests run these commands.
-var needs = map[string]string{
-	"dayone prepare --dir cluster --check-registry": "a registry",
-	"dayone build --dir":                            "root and a base image",
-	"dayone bootstrap --dir cluster --base":         "root and a base image",
-	"dayone bootstrap --dir cluster --kubeconfig":   "root and a base image",
-	"dayone bootstrap hold":                         "a bootstrap",
-	"dayone bootstrap carry":                        "a bootstrap in place",
-	"dayone ignition":                               "the installer's bootstrap.ign",
-	"dayone status --watch":                         "a bootstrap",
-	"dayone status --url":                           "a bootstrap",
-	"dayone handover":                               "a bootstrap and a cluster",
-	"dayone render diff":                            "two rendered configs, whose names have hashes",
-	"dayone render parity":                          "a cluster's dump",
-	"dayone serve":                                  "a certificate; it does not end",
-	"dayone gather":                                 "a bootstrap or a cluster",
-	"dayone analyze":                                "a log bundle",
-	"dayone registry serve":                         "it does not end",
-	"dayone registry copy":                          "a registry",
-	"dayone registry ls":                            "a registry's directory",
-	"dayone registry du":                            "a registry's directory",
-	"dayone registry status":                        "a registry's directory",
-	"dayone registry verify":                        "a registry's directory",
-	"dayone registry gc":                            "a registry's directory",
-	"dayone registry rm":                            "a registry's directory",
-	"dayone sign":                                   "an image",
-	"dayone verify":                                 "an image",
-	"dayone sbom":                                   "an image",
-	"dayone diff":                                   "two images",
-	"dayone cluster install --image":                "a cluster",
-	"dayone cluster install --take-over":            "a cluster",
-	"dayone cluster upgrade":                        "a cluster",
-	"dayone cluster status":                         "a cluster",
-	"dayone cluster logs":                           "a cluster",
-	"dayone cluster plan":                           "a cluster, or a dump of one",
-	"dayone cluster why":                            "a cluster",
-	"dayone cluster policies":                       "a cluster's dump",
-	"dayone cluster registry":                       "a cluster",
-	"dayone cluster uninstall":                      "a cluster",
-}
-
-func TestExamplesRun(t *testing.T) {
-	manifests, err := filepath.Abs(filepath.Join(cases, "a-layered-pool/in"))
-	require.NoError(t, err)
-	t.Chdir(t.TempDir())
-	require.NoError(t, os.CopyFS("manifests", os.DirFS(manifests)))
-	in, err := os.ReadFile("manifests/a.yaml")
-	require.NoError(t, err)
-	// As without a release.
-	in = bytes.ReplaceAll(in, []byte("version: 1.0.0"), []byte("version: 0.0.1-snapshot"))
-	in = bytes.ReplaceAll(in, []byte("generated-by-version: v1"), []byte(`generated-by-version: ""`))
-	require.NoError(t, os.WriteFile("manifests/a.yaml", in, 0o600))
-	unused, ran := make(map[string]bool), 0
-	for begin := range needs {
-		unused[begin] = true
-	}
-	for _, e := range examples {
-		for _, words := range lines(e.text) {
-			line := strings.Join(words, " ")
-			left := false
-			for begin := range needs {
-				if strings.HasPrefix(line, begin) {
-					left, unused[begin] = true, false
-				}
-			}
-			if left {
-				continue
-			}
-			code, _, stderr := dayone(t, words[1:]...)
-			assert.Equal(t, cli.ExitOK, code, "%s: %s", line, stderr)
-			if e.command == "manifests" {
-				require.NoError(t, os.CopyFS("installed", os.DirFS("cluster")))
-			}
-			ran++
-		}
-	}
-	assert.Greater(t, ran, 15)
-	for begin, is := range unused {
-		assert.False(t, is, "no example begins with %q", begin)
 	}
 }

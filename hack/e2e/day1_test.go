@@ -25,6 +25,7 @@ import (
 	"dayone.dev/dayone/bootstrap/nodes"
 	"dayone.dev/dayone/hack/baseimage"
 	"dayone.dev/dayone/hack/cmdlines"
+	"dayone.dev/dayone/hack/codeblocks"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/program"
 	"dayone.dev/dayone/hack/testnode"
@@ -136,11 +137,28 @@ func TestDay1WithSystemd(t *testing.T) {
 		assert.NoError(t, err, c.command)
 		assert.Equal(t, c.want, strings.TrimSpace(got), c.command)
 	}
+	typesThePage(t, n, "../../docs/operators/node.md")
 	diff, err := n.Output(t.Context(), "ostree", "admin", "config-diff")
 	require.NoError(t, err)
 	assert.NotContains(t, diff, "demo", "neither files nor links nor directories of the MachineConfigs are local changes")
 	assert.NotContains(t, diff, "sysctl.d")
 	assert.NotContains(t, diff, "motd")
+}
+
+// typesThePage runs on a node what a page lets its reader type there.
+func typesThePage(t *testing.T, n *testnode.Node, page string) {
+	t.Helper()
+	blocks, err := codeblocks.Of(page)
+	require.NoError(t, err)
+	typed := 0
+	for _, b := range blocks {
+		for _, line := range b.Commands() {
+			typed++
+			_, err := n.Output(t.Context(), "sh", "-c", line)
+			assert.NoError(t, err, line)
+		}
+	}
+	assert.Positive(t, typed)
 }
 
 // nodeSettings are what the installer's fields say of the nodes.

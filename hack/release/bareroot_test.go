@@ -50,7 +50,7 @@ func day1(t *testing.T) string {
 		script := "cd /\ndayone version -o json\n"
 		for _, line := range lines {
 			line, _, _ = strings.Cut(line, "  #")
-			line = strings.ReplaceAll(line, "oci:/path/to/base", "oci:/base")
+			line = strings.ReplaceAll(line, "oci:/srv/base", "oci:/base")
 			if strings.HasPrefix(line, "dayone bootstrap ") {
 				line += served
 			}
