@@ -53,6 +53,8 @@ type accountsWorld struct {
 	pulls atomic.Int64
 	// pulling is what each node does all the time.
 	pulling func(context.Context, *playedNode)
+	// ahead is how far the controllers' clock is.
+	ahead atomic.Int64
 	// restoring: the API is away, and accounts that were made since a backup are refused for a moment.
 	restoring atomic.Bool
 }
@@ -258,7 +260,8 @@ func (w *accountsWorld) control(writes int64) (ended chan struct{}, stop func())
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: kubetest.Controllers()})
 	require.NoError(w.t, err)
 	require.NoError(w.t, registrycontroller.SetupWithManager(mgr, registrycontroller.Options{Registry: sharedName,
-		Namespace: cluster.DefaultNamespace}))
+		Namespace: cluster.DefaultNamespace,
+		Now:       func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }}))
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)

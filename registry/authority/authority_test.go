@@ -95,6 +95,7 @@ func (w *world) until(step authority.Step) {
 			return
 		}
 		w.follow()
+		w.now = w.now.Add(5 * time.Minute)
 	}
 	require.Fail(w, "it does not come", "%q: %s", step, w.waits)
 }
@@ -128,6 +129,7 @@ func TestTheWholeWay(t *testing.T) {
 		seen = append(seen, fmt.Sprintf("%s: %s signs, registries trust %s, nodes %s", w.state.Step, w.signer(),
 			names([]byte(w.view.CA)), names(w.view.Bundle)))
 		w.follow()
+		w.now = w.now.Add(5 * time.Minute)
 	}
 	assert.Equal(t, []string{
 		"Trusting: CA signs, registries trust CA CA-2, nodes CA CA-2",
@@ -169,6 +171,8 @@ func TestWaits(t *testing.T) {
 			w.follow()
 			w.view.Builds = []authority.Build{{Name: "b", Began: w.now.Add(-time.Hour)}}
 		}, "build b began before"},
+		{"a node may boot for the first time", authority.Trusting, func(w *world) { w.follow() },
+			"nodes that boot for the first time may not trust the next CA until 2026-11-27T00:15:00Z"},
 		{"nobody writes the ControllerConfig", authority.Trusting, func(w *world) {
 			w.follow()
 			w.view.Bundle = nil
@@ -227,6 +231,9 @@ func TestWhoIsNotWaitedFor(t *testing.T) {
 			require.Equal(t, authority.Trusting, w.state.Step)
 			require.Contains(t, w.waits, "node w0: ")
 			tc.let(w)
+			if tc.name == "left out" {
+				w.now = w.now.Add(15 * time.Minute)
+			}
 			w.next()
 			w.follow()
 			require.Equal(t, authority.Serving, w.state.Step, w.waits)
@@ -309,9 +316,10 @@ func TestACAOfTheAdministrator(t *testing.T) {
 			w.view.CA = newCA(t, "by hand", w.now, 0)
 			w.next()
 			assert.Equal(t, before, w.signer(), "nodes do not trust it yet")
-			for range 12 {
+			for range 16 {
 				w.follow()
 				w.next()
+				w.now = w.now.Add(5 * time.Minute)
 			}
 			assert.Equal(t, "by hand", w.signer())
 			assert.Equal(t, "by hand", names(w.view.Bundle))
@@ -343,6 +351,8 @@ func TestTime(t *testing.T) {
 			w.view.Registries[0].Works, w.view.Registries[1].Works = false, false
 			w.follow("m0", "m1") // no registry starts with a CA that has expired
 			w.view.Nodes[0].Trusts, w.view.Nodes[1].Trusts = w.view.Nodes[2].Trusts, w.view.Nodes[2].Trusts
+			w.next()
+			w.now = w.now.Add(15 * time.Minute)
 			w.next()
 			if tc.name == "expired" {
 				require.Equal(t, authority.Serving, w.state.Step, w.waits)

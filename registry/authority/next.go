@@ -17,6 +17,9 @@ const (
 	renewPart = 5
 	// offLimit is how long a step waits for nodes that are off. They get what they lack from the API when they are back.
 	offLimit = 24 * time.Hour
+	// bootLimit is how long the next CA is given before it is used: a node that boots for the first time got what it
+	// trusts with its config, pulls its image minutes later, and is no node of the API that could say anything.
+	bootLimit = 15 * time.Minute
 	// clocks is how far those of the API and of the controller may be apart, and how long a builder may work by the bundle
 	// that was there before.
 	clocks = time.Minute
@@ -215,6 +218,10 @@ func (s State) trusting(now time.Time, v View) (State, []Wait, error) {
 		if !b.Began.After(s.Given.Add(clocks)) {
 			waits = append(waits, Wait{Why: "build " + b.Name + " began before and may not trust the next CA"})
 		}
+	}
+	if until := s.Given.Add(bootLimit); !s.Now && now.Before(until) {
+		waits = append(waits, Wait{Why: "nodes that boot for the first time may not trust the next CA until " +
+			until.Format(time.RFC3339)})
 	}
 	if len(waits) > 0 {
 		return s, waits, nil

@@ -47,7 +47,8 @@ type State struct {
 	Step      Step   `json:"step,omitempty"`
 	// Asked is the text of the request that was followed last.
 	Asked string `json:"asked,omitempty"`
-	// Now: nodes that are off are not waited for. Without are nodes that are waited for in no case.
+	// Now: nodes that are off, and those that may boot for the first time, are not waited for. Without are nodes that are
+	// waited for in no case.
 	Now     bool     `json:"now,omitempty"`
 	Without []string `json:"without,omitempty"`
 	// Began is when the rotation began, and Since when its step did.

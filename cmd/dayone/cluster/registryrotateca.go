@@ -61,7 +61,8 @@ func newRegistryRotateCA(c *connect.Flags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&r.now, "now", false, "do not wait for nodes that are off: their agents get the CA when they are back")
+	flags.BoolVar(&r.now, "now", false, "do not wait for nodes that are off, whose agents get the CA when they "+
+		"are back, and for those that boot for the first time")
 	flags.StringSliceVar(&r.without, "without", nil, "do not wait for this node in any case (repeatable): until its "+
 		"agent gets the CA, its pulls fail")
 	flags.BoolVar(&r.wait, "wait", false, "wait until nothing trusts the CA before")
