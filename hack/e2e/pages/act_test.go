@@ -130,11 +130,16 @@ func blocks(t *testing.T) (out []placed) {
 // is says whether it is the page's block with a command that begins so, or the transcript with such a first line. A $
 // ends a line.
 func (b placed) is(page, begins string) bool {
-	lines := b.Commands()
-	if len(lines) == 0 {
-		lines = []string{b.Text}
+	so := func(line string) bool { return strings.HasPrefix(line+"$", begins) }
+	return b.page == page && slices.ContainsFunc(b.lines(), so)
+}
+
+// lines are its commands, or a transcript as a whole.
+func (b placed) lines() []string {
+	if lines := b.Commands(); len(lines) > 0 {
+		return lines
 	}
-	return b.page == page && slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l+"$", begins) })
+	return []string{b.Text}
 }
 
 // run carries out an act's lines.

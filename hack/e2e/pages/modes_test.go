@@ -134,7 +134,9 @@ func pagesOfRegistries() []act {
 	const page = "docs/operators/registry-in-cluster.md"
 	return []act{
 		{page: page, begins: "dayone cluster registry status"},
-		{page: page, begins: "dayone cluster registry rotate"},
+		{page: page, begins: "dayone cluster registry rotate --"},
+		{page: page, begins: "dayone cluster registry rotate-ca", hows: []how{{begins: "dayone cluster registry rotate-ca",
+			elsewhere: "cmd/dayone/cluster TestRegistryRotateCA"}}},
 		{page: page, begins: "dayone cluster registry add"},
 		{page: page, begins: "kubectl create secret"},
 		{page: page, begins: "dayone cluster registry export"},
