@@ -295,6 +295,13 @@ func folder(t *testing.T, out string) {
 	sum := sha256.Sum256(raw)
 	assert.True(t, ecdsa.VerifyASN1(publicKey(t, out), sum[:], signature))
 
+	as := exec.CommandContext(t.Context(), "sh", "-ec", strings.Join(ofThePage(t, "base64 "), "\n"))
+	as.Dir = out
+	said, err = as.CombinedOutput()
+	require.NoError(t, err, string(said))
+	assert.Contains(t, string(said), "Verified OK")
+	require.NoError(t, os.Remove(filepath.Join(out, sumsFile+".bin")))
+
 	krew, err := os.ReadFile(filepath.Join(out, krewFile))
 	require.NoError(t, err)
 	for _, arch := range architectures() {
