@@ -3,6 +3,8 @@ package build_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -211,6 +213,47 @@ func TestImagesOfContainerfiles(t *testing.T) {
 	require.NotNil(t, f, "%v", err)
 	assert.Equal(t, build.ClassTransient, f.Class)
 	assert.Equal(t, 2, f.Line)
+}
+
+// With mirrors the engine looks for images. Where it does not say why it got none, each place is asked.
+func TestWhyAnImageIsNotGot(t *testing.T) {
+	reg, site := registrytest.Start(t), registrytest.Start(t)
+	base := buildtest.Push(t, reg, buildtest.Base{Fixed: true})
+	there := buildtest.Push(t, reg, buildtest.Base{Fixed: true, Repository: "site/tools"})
+	_, digest, _ := strings.Cut(there.Reference, "@")
+	away := registrytest.Start(t)
+	away.Stop(t)
+	notGot := &build.Failure{Class: build.ClassUser, Step: "containerfile", Message: "no stage or image found",
+		Cause: build.ErrImageNotGot, Log: "the/log"}
+	for _, c := range []struct {
+		name, mirror string
+		failed       error
+		class        build.Class
+		says         []string
+	}{
+		{"a mirror whose CA is unknown", site.Addr + "/site", notGot, build.ClassInfrastructure,
+			[]string{site.Addr + "/site/tools", "x509", away.Addr, "connection refused", "pass the CA certificate"}},
+		{"a mirror without the image", reg.Addr + "/none", notGot, build.ClassUser,
+			[]string{reg.Addr + "/none/tools", "404", "check the name of the image"}},
+		{"a mirror that has it by now", reg.Addr + "/site", notGot, build.ClassUser, []string{"no stage or image found"}},
+		{"another failure", reg.Addr + "/none", &build.Failure{Class: build.ClassPolicy, Step: "containerfile",
+			Message: "too long"}, build.ClassPolicy, []string{"too long"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := buildtest.Request(t, reg, base, "FROM configs\nCOPY --from="+away.Addr+"/site/tools@"+digest+" /x /etc/x\n")
+			r.Options.RegistriesConf = filepath.Join(t.TempDir(), "registries.conf")
+			require.NoError(t, os.WriteFile(r.Options.RegistriesConf, []byte("[[registry]]\nlocation = \""+away.Addr+
+				"/site\"\n[[registry.mirror]]\nlocation = \""+c.mirror+"\"\n"), 0o600))
+			_, err := build.NewBuilder(build.BuilderOptions{Engine: &engine{err: c.failed}}).Build(t.Context(), r)
+			f := build.AsFailure(err)
+			require.NotNil(t, f, "%v", err)
+			assert.Equal(t, c.class, f.Class, f.Error())
+			for _, says := range c.says {
+				assert.Contains(t, f.Error(), says)
+			}
+			assert.Equal(t, errors.Is(c.failed, build.ErrImageNotGot), f.Log == "the/log")
+		})
+	}
 }
 
 func TestEngineThatFails(t *testing.T) {

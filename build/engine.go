@@ -1,6 +1,9 @@
 package build
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // ContainerJob is what an engine that runs containers is asked to do: build a Containerfile and push the outcome by
 // digest.
@@ -43,6 +46,10 @@ type ContainerImage struct {
 	Isolation       string
 	IsolationReason string
 }
+
+// ErrImageNotGot is the cause of a Failure where the engine did not get an image that the Containerfile names and does
+// not know why.
+var ErrImageNotGot = errors.New("container engine did not get an image")
 
 // ContainerEngine builds in containers. build/buildahengine is the one that ships. An error is a *Failure.
 type ContainerEngine interface {

@@ -3,10 +3,8 @@ package build
 import (
 	"context"
 	"maps"
-	"net/http"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -186,7 +184,7 @@ func contain(ctx context.Context, client *appendengine.Client, src source, o Bui
 	}
 	t.enter("containerfile")
 	if out.ContainerImage, err = o.Engine.BuildContainer(ctx, job); err != nil {
-		return nil, out, err
+		return nil, out, whyNotGot(ctx, client, src.input, err)
 	}
 	t.steps = append(t.steps, out.Steps...)
 	t.enter("seal")
@@ -198,31 +196,6 @@ func contain(ctx context.Context, client *appendengine.Client, src source, o Bui
 	seal.Labels = src.labels()
 	image, err = push(ctx, client, "seal", image, src.Target, seal)
 	return image, out, err
-}
-
-// findImages asks for the images that the Containerfile names itself: the container engine would not say why it cannot
-// get one. With mirrors it leaves that to the engine, which knows how to use them.
-func findImages(ctx context.Context, client *appendengine.Client, in input) error {
-	if in.file == nil || in.Options.RegistriesConf != "" {
-		return nil
-	}
-	for _, use := range in.file.Images() {
-		if !strings.Contains(use.Name, "/") || strings.Contains(use.Name, "$") {
-			continue // an image of the request, scratch, or a name that an ARG completes
-		}
-		if _, passed := in.Options.Contexts[use.Name]; passed {
-			continue
-		}
-		if err := client.Exists(ctx, use.Name); err != nil {
-			f := registryFailure("containerfile", err)
-			f.Line, f.Instruction = use.Line, use.Name
-			if appendengine.StatusOf(err) == http.StatusNotFound {
-				f.Class, f.Next = ClassUser, "check the name of the image, and that it exists for this architecture"
-			}
-			return f
-		}
-	}
-	return nil
 }
 
 // containerJob composes the Containerfile and names the images that it may use.

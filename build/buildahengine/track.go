@@ -199,6 +199,9 @@ func (t *tracker) explain(c *childFail, log string) *build.Failure {
 	case symptom.NotThere(c.Text):
 		f.Class, f.Next = build.ClassUser,
 			"check the names of images in FROM and --from, and that they exist for this architecture"
+	case symptom.ImageNotGot(c.Text):
+		f.Class, f.Cause = build.ClassUser, build.ErrImageNotGot
+		f.Next = "check the name of the image, and that a registry or a mirror has it"
 	case symptom.Unreachable(c.Text):
 		f.Class, f.Next = build.ClassTransient, "check that the registry runs and can be reached from this host"
 	case c.Phase == phasePush:

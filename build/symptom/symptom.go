@@ -30,6 +30,7 @@ var (
 	unpack = regexp.MustCompile(`(?i)unpacking failed|storing blob to|writing blob|applying layer|untar error|` +
 		`archive/tar: `)
 	badTrust = regexp.MustCompile(`x509: `)
+	notGot   = regexp.MustCompile(`from=\S+: no stage or image found with that name`)
 )
 
 // ExitCode is the exit code in the text of an error; 0: the text has none.
@@ -69,3 +70,6 @@ func Unpack(text string) bool { return unpack.MatchString(text) }
 
 // BadTrust means that nothing vouches for a server's certificate.
 func BadTrust(text string) bool { return badTrust.MatchString(text) }
+
+// ImageNotGot means that buildah did not get an image that a Containerfile names in --from. It never says why.
+func ImageNotGot(text string) bool { return notGot.MatchString(text) }
