@@ -31,6 +31,21 @@ mount --mkdir --bind -o ro "$RELEASE" "$ROOT/release"
 mount --mkdir --bind -o ro "$BASE" "$ROOT/base"
 exec chroot "$ROOT" sh -ec "$0"`
 
+// bareRoot is a root file system with nothing but essential packages, a release and a base image.
+type bareRoot struct{ dir, release, base string }
+
+// run gives what a script prints that runs in the root, as enter says.
+func (r bareRoot) run(t *testing.T, script string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+		"sh", "-c", enter, script)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "ROOT=" + r.dir, "RELEASE=" + r.release, "BASE=" + r.base,
+		"HOME=/root"}
+	said, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(said))
+	return string(said)
+}
+
 // served waits until the bootstrap serves nodes; it goes on until it is stopped.
 const served = ` >/bootstrap.log 2>&1 &
 timeout 300 sh -c 'until dayone status | grep -q "^done  *serve"; do
@@ -80,18 +95,11 @@ func ofThePage(t *testing.T, begins string) []string {
 // bareRoots installs the deb in a Debian and the rpm in a Fedora-like root that have nothing but essential packages:
 // no Go, no checkout, no crun, no ostree, no systemd that runs.
 func bareRoots(t *testing.T, out string) {
-	root := bareDebian(t)
 	base, err := baseimage.Ensure(t.Context(), baseimage.Debian, "")
 	require.NoError(t, err)
-	in := func(t *testing.T, script string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
-			"sh", "-c", enter, script)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "ROOT=" + root, "RELEASE=" + out, "BASE=" + base, "HOME=/root"}
-		said, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(said))
-		return string(said)
-	}
+	debian := bareRoot{dir: bareDebian(t), release: out, base: base}
+	root, in := debian.dir, debian.run
+	t.Run("air-gapped", func(t *testing.T) { airGapped(t, bareRoot{dir: bareDebian(t), release: out, base: base}) })
 	t.Run("deb", func(t *testing.T) {
 		in(t, "ln -s /release/*.deb .\n"+strings.ReplaceAll(strings.Join(ofThePage(t, "dpkg "), "\n"), "_amd64.",
 			"_"+runtime.GOARCH+".")+"\nrm -r *.deb cluster")

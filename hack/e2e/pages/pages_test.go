@@ -114,6 +114,7 @@ var elsewhere = []struct {
 	{"README.md", []string{"make ", "== ", "workers opt out"}, "hack/e2e/life TestTheBeginningIsKept", ""},
 	{"README.md", []string{"dayone sample"}, "hack/release TestRelease", ""},
 	{"README.md", []string{"dayone cluster plan"}, "cmd/dayone/plan TestPlanOfTheReadme", ""},
+	{"docs/users/air-gapped.md", []string{""}, "hack/release TestRelease", ""},
 	{"docs/users/kubeadm.md", []string{"kubeadm", "key=", "sh ", "kubectl label"},
 		"hack/e2e/kubeadm TestThePageMakesAControlPlane", ""},
 	{"docs/operators/node.md", []string{""}, "hack/e2e TestDay1WithSystemd", ""},
