@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/build/decide"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/registry/credentials"
 )
@@ -58,7 +59,7 @@ func (a imageAccess) keys(ctx context.Context, config *mcfgv1.MachineOSConfig, r
 	if err != nil {
 		return nil, err
 	}
-	return &keyring{pull: pull, push: push, ca: trustedCAs(a.ca, cc)}, nil
+	return &keyring{pull: pull, push: push, ca: poolrequest.TrustedCAs(a.ca, cc)}, nil
 }
 
 // secret reads registry credentials; user says what names the Secret.
@@ -101,7 +102,7 @@ func (a imageAccess) access(ctx context.Context, b *mcfgv1.MachineOSBuild) (Acce
 	if err != nil {
 		return Access{}, err
 	}
-	return Access{Auth: auth, CA: trustedCAs(a.ca, cc)}, nil
+	return Access{Auth: auth, CA: poolrequest.TrustedCAs(a.ca, cc)}, nil
 }
 
 // delete deletes an image or a log of a build.

@@ -2,7 +2,6 @@ package buildcontroller
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -135,16 +134,4 @@ func baseImage(ctx context.Context, c api, config *mcfgv1.MachineConfig, release
 		return "", err
 	}
 	return poolrequest.Base(url, release, component, built), nil
-}
-
-// trustedCAs joins the PEM of the CAs that sign registries' certificates.
-func trustedCAs(own []byte, cc *mcfgv1.ControllerConfig) []byte {
-	parts := []string{string(own), string(cc.Spec.AdditionalTrustBundle)}
-	for _, b := range slices.Concat(cc.Spec.ImageRegistryBundleData, cc.Spec.ImageRegistryBundleUserData) {
-		parts = append(parts, string(b.Data))
-	}
-	for i := range parts {
-		parts[i] = strings.TrimSpace(parts[i])
-	}
-	return []byte(strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n"))
 }

@@ -99,3 +99,16 @@ func ReleaseImage(cc *mcfgv1.ControllerConfig, streams *mcfgv1.OSImageStream, po
 	}
 	return string(found.OSImage)
 }
+
+// TrustedCAs are the CAs that sign certificates of registries, in PEM: own ones, those of the cluster's users and those
+// of single registries. Builds trust them, and who reads what a build has pushed.
+func TrustedCAs(own []byte, cc *mcfgv1.ControllerConfig) []byte {
+	parts := []string{string(own), string(cc.Spec.AdditionalTrustBundle)}
+	for _, b := range slices.Concat(cc.Spec.ImageRegistryBundleData, cc.Spec.ImageRegistryBundleUserData) {
+		parts = append(parts, string(b.Data))
+	}
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return []byte(strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "\n"))
+}

@@ -23,6 +23,7 @@ import (
 	"dayone.dev/dayone/build/buildlog"
 	"dayone.dev/dayone/build/job"
 	"dayone.dev/dayone/build/mcobuild"
+	"dayone.dev/dayone/build/poolrequest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry/credentials"
@@ -129,7 +130,7 @@ func copyLog(ctx context.Context, c client.Reader, config *rest.Config, namespac
 type Registry struct {
 	// Address is HOST:PORT in place of the one in the image's name.
 	Address string
-	// CAFile is a PEM file; default: the cluster's trust bundle. AuthFile is an auth.json; default: the push Secret.
+	// CAFile is a PEM file; default: what the cluster's builds trust. AuthFile is an auth.json; default: the push Secret.
 	CAFile, AuthFile string
 }
 
@@ -165,7 +166,7 @@ func Stored(ctx context.Context, c client.Reader, namespace string, b *mcfgv1.Ma
 		}
 	}
 	if access.CAFile == "" {
-		if access.CAFile, err = credentials.File(dir, "ca.crt", trustBundle(ctx, c)); err != nil {
+		if access.CAFile, err = credentials.File(dir, "ca.crt", trustedCAs(ctx, c)); err != nil {
 			return nil, err
 		}
 	}
@@ -178,13 +179,13 @@ func Stored(ctx context.Context, c client.Reader, namespace string, b *mcfgv1.Ma
 	return buildlog.Read(ctx, registry, repository, b.Name, digest)
 }
 
-// trustBundle is the cluster's. Without the right to read it, this machine's own CAs may be enough.
-func trustBundle(ctx context.Context, c client.Reader) []byte {
+// trustedCAs are those of the cluster's builds. Without the right to read them, this machine's own CAs may be enough.
+func trustedCAs(ctx context.Context, c client.Reader) []byte {
 	var cc mcfgv1.ControllerConfig
 	if err := c.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, &cc); err != nil {
 		return nil
 	}
-	return cc.Spec.AdditionalTrustBundle
+	return poolrequest.TrustedCAs(nil, &cc)
 }
 
 func pushSecret(ctx context.Context, c client.Reader, namespace string, b *mcfgv1.MachineOSBuild) ([]byte, error) {

@@ -75,7 +75,7 @@ func newLogs(c *connect.Flags) *cobra.Command {
 	f.StringVar(&l.registry.Address, "registry", "",
 		"HOST:PORT under which this machine reaches the registry (default: its name in the image)")
 	f.StringVar(&l.registry.CAFile, "registry-ca", "",
-		"PEM file of the CA that signed the registry's certificate (default: the cluster's trust bundle)")
+		"PEM file of the CA that signed the registry's certificate (default: those that the cluster's builds trust)")
 	f.StringVar(&l.registry.AuthFile, "registry-auth", "", "auth.json for the registry (default: the push Secret)")
 	return cmd
 }

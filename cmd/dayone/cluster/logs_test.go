@@ -19,6 +19,7 @@ import (
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -34,6 +35,14 @@ const logsRepository = "registry.cluster.test:5000/ocp/worker-os"
 
 func (w *logsWorld) create(pushSecret string) {
 	ctx := w.t.Context()
+	ca, err := os.ReadFile(w.reg.CAFile)
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.env.Client.Create(ctx, &mcfgv1.ControllerConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName},
+		Spec: mcfgv1.ControllerConfigSpec{ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{},
+			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{{File: "registry.cluster.test..5000", Data: ca}},
+			Images:                      map[string]string{}, KubeAPIServerServingCAData: []byte("ca"), RootCAData: []byte("ca"),
+			ReleaseImage: "release", IPFamilies: mcfgv1.IPFamiliesIPv4}}))
 	require.NoError(w.t, w.env.Client.Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
 	require.NoError(w.t, w.env.Client.Create(ctx,
@@ -83,8 +92,8 @@ func TestLogsOutliveThePod(t *testing.T) {
 	kubeconfig, temporary := w.env.Kubeconfig(t), t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	logs := func(args ...string) (int, string, string) {
-		return dayone(t, append([]string{"cluster", "logs", "--kubeconfig", kubeconfig, "--registry", w.reg.Addr,
-			"--registry-ca", w.reg.CAFile}, args...)...)
+		return dayone(t, append([]string{"cluster", "logs", "--kubeconfig", kubeconfig, "--registry", w.reg.Addr},
+			args...)...)
 	}
 	code, _, errs := logs("worker")
 	assert.Equal(t, cli.ExitFailed, code)
@@ -112,6 +121,9 @@ func TestLogsOutliveThePod(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	assert.Equal(t, "worker-1", got["machineOSBuild"])
 	assert.Equal(t, "Failed", got["outcome"])
+	code, out, errs = logs("worker", "--registry-ca", w.reg.CAFile)
+	require.Equal(t, cli.ExitOK, code, errs)
+	assert.Equal(t, "STEP 1\nno such package\n", out)
 	code, _, errs = logs("worker", "--build", "worker-9")
 	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "no MachineOSBuild worker-9")
