@@ -211,7 +211,7 @@ func (w *accountsWorld) trusts(ctx context.Context, n *playedNode) []string {
 	if _, err := trustfiles.Of(&c).Apply(n.root, func(string) bool { return false }); ctx.Err() == nil {
 		assert.NoError(w.t, err)
 	}
-	return authority.Trusts(n.root, sharedName)
+	return certs.Trusts(n.root, sharedName)
 }
 
 // pullThrough is what the programs of a node do: they pull through its forwarder, which finds a registry that works.
@@ -250,7 +250,7 @@ func (w *caWorld) pullThrough(ctx context.Context, n *playedNode) {
 	work.Go(func() { assert.NoError(w.t, f.Run(ctx)) })
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		at := own.address.Load()
-		if at == nil || n.off.Load() || len(authority.Trusts(n.root, sharedName)) == 0 {
+		if at == nil || n.off.Load() || len(certs.Trusts(n.root, sharedName)) == 0 {
 			continue
 		}
 		err := own.pull(*at, *w.image.Load())

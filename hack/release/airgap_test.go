@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -85,6 +86,7 @@ func airGapped(t *testing.T, root bareRoot) {
 		case scripts[b.Where] != "":
 			for _, line := range b.Commands() {
 				line, _, _ = strings.Cut(line, "  #")
+				line = strings.ReplaceAll(line, "_amd64.deb", "_"+runtime.GOARCH+".deb")
 				if strings.HasPrefix(line, "dayone bootstrap ") {
 					line += served
 				}
@@ -92,7 +94,7 @@ func airGapped(t *testing.T, root bareRoot) {
 			}
 		}
 	}
-	root.run(t, "dpkg -i /release/dayone_0.1.0_*.deb\n"+scripts["outside"])
+	root.run(t, "dpkg -i /release/dayone_0.1.0_"+runtime.GOARCH+".deb\n"+scripts["outside"])
 	said := root.run(t, scripts["inside"]+"kill $!\nwait $! || true\n"+mistakes)
 	assert.Regexp(t, `(?m)^done +build-master`, said)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"dayone.dev/dayone/manifests"
-	"dayone.dev/dayone/registry/authority"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/peers"
 	"dayone.dev/dayone/registry/poolaccounts"
 )
@@ -56,7 +56,7 @@ func (a *registryAccount) follow(ctx context.Context, w recordWriter, n node) (e
 	}
 	says := a.own.Word()
 	if list, err := peers.Read(filepath.Join(a.root, peers.Path)); err == nil { // else it knows no registry
-		says.Trusts = authority.Trusts(a.root, list.Registry)
+		says.Trusts = certs.Trusts(a.root, list.Registry)
 	}
 	word, err := poolaccounts.Annotation(says)
 	if err != nil {

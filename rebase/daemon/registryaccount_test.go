@@ -22,7 +22,6 @@ import (
 	"dayone.dev/dayone/rebase/daemon/trustfiles"
 	"dayone.dev/dayone/rebase/deploy/deploytest"
 	"dayone.dev/dayone/registry"
-	"dayone.dev/dayone/registry/authority"
 	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/credentials"
 	"dayone.dev/dayone/registry/peers"
@@ -139,7 +138,7 @@ func TestANodeSaysWhatItTrusts(t *testing.T) {
 	own := filepath.Join(f.m.root, "etc/containers/certs.d", finalName, "ca.crt")
 	require.NoError(t, os.MkdirAll(filepath.Dir(own), 0o755))
 	require.NoError(t, os.WriteFile(own, one, 0o600))
-	assert.Equal(t, of(one), authority.Trusts(f.m.root, finalName), "a file of the node's own counts before the cluster's")
+	assert.Equal(t, of(one), certs.Trusts(f.m.root, finalName), "a file of the node's own counts before the cluster's")
 }
 
 // sharedSecret is what a hand-over brings for the registries.

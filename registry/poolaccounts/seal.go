@@ -25,7 +25,7 @@ const (
 )
 
 // Word is what a node says: the key for which its account is to be sealed, the account that it uses, and the
-// fingerprints of the CAs that it trusts for the registries (authority.Trusts).
+// fingerprints of the CAs that it trusts for the registries (certs.Trusts).
 type Word struct {
 	Key     string   `json:"key"`
 	Account string   `json:"account,omitempty"`
