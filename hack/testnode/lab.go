@@ -87,6 +87,9 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if l.cgroups, err = cgroupRoot(); err != nil {
 		return nil, err
 	}
+	if err := allowWatches(watchLimit); err != nil {
+		o.Log.WithError(err).Warn("only a few nodes can run at the same time") // enough for a demo
+	}
 	if err := l.claim(); err != nil {
 		return nil, err
 	}
