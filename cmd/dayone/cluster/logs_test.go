@@ -33,16 +33,20 @@ type logsWorld struct {
 // The registry's name in the cluster is none that this machine knows.
 const logsRepository = "registry.cluster.test:5000/ocp/worker-os"
 
-func (w *logsWorld) create(pushSecret string) {
-	ctx := w.t.Context()
+// trust names the registry's CA where the cluster keeps those of single registries.
+func (w *logsWorld) trust() {
 	ca, err := os.ReadFile(w.reg.CAFile)
 	require.NoError(w.t, err)
-	require.NoError(w.t, w.env.Client.Create(ctx, &mcfgv1.ControllerConfig{
+	require.NoError(w.t, w.env.Client.Create(w.t.Context(), &mcfgv1.ControllerConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: render.ControllerConfigName},
 		Spec: mcfgv1.ControllerConfigSpec{ImageRegistryBundleData: []mcfgv1.ImageRegistryBundle{},
 			ImageRegistryBundleUserData: []mcfgv1.ImageRegistryBundle{{File: "registry.cluster.test..5000", Data: ca}},
 			Images:                      map[string]string{}, KubeAPIServerServingCAData: []byte("ca"), RootCAData: []byte("ca"),
 			ReleaseImage: "release", IPFamilies: mcfgv1.IPFamiliesIPv4}}))
+}
+
+func (w *logsWorld) create(pushSecret string) {
+	ctx := w.t.Context()
 	require.NoError(w.t, w.env.Client.Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))
 	require.NoError(w.t, w.env.Client.Create(ctx,
@@ -89,6 +93,7 @@ func TestLogsOutliveThePod(t *testing.T) {
 			"password": w.reg.Push.Password}}})
 	require.NoError(t, err)
 	w.create(string(auth))
+	w.trust()
 	kubeconfig, temporary := w.env.Kubeconfig(t), t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	logs := func(args ...string) (int, string, string) {
