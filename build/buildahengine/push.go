@@ -31,22 +31,12 @@ func push(ctx context.Context, s session, id string) (pushed string, err error) 
 	if err != nil {
 		return "", fmt.Errorf("find built image: %w", err)
 	}
-	policy, err := signature.NewPolicyFromFile(s.system.SignaturePolicyPath)
-	if err != nil {
-		return "", fmt.Errorf("read policy: %w", err)
-	}
-	allow, err := signature.NewPolicyContext(policy)
-	if err != nil {
-		return "", fmt.Errorf("read policy: %w", err)
-	}
-	defer func() { err = errors.Join(err, allow.Destroy()) }()
 	progress, done := make(chan types.ProgressProperties), make(chan struct{})
 	go func() {
 		defer close(done)
 		countBytes(progress, s.send)
 	}()
-	raw, err := copy.Image(ctx, allow, target, source, &copy.Options{
-		SourceCtx: s.system, DestinationCtx: s.system, ReportWriter: s.out,
+	raw, err := copyImage(ctx, s, target, source, &copy.Options{ReportWriter: s.out,
 		ForceManifestMIMEType: manifestFormat(s.Job.Docker),
 		Progress:              progress, ProgressInterval: progressInterval,
 	})
@@ -63,6 +53,22 @@ func push(ctx context.Context, s session, id string) (pushed string, err error) 
 		return "", fmt.Errorf("read pushed manifest: %w", err)
 	}
 	return digest.String(), nil
+}
+
+// copyImage is copy.Image under the engine's own policy and settings. It gives the manifest that the target has.
+func copyImage(ctx context.Context, s session, target, source types.ImageReference, o *copy.Options) (raw []byte,
+	err error) {
+	policy, err := signature.NewPolicyFromFile(s.system.SignaturePolicyPath)
+	if err != nil {
+		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	allow, err := signature.NewPolicyContext(policy)
+	if err != nil {
+		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	defer func() { err = errors.Join(err, allow.Destroy()) }()
+	o.SourceCtx, o.DestinationCtx = s.system, s.system
+	return copy.Image(ctx, allow, target, source, o)
 }
 
 // progressInterval is often enough for a bar and rare enough for a log.

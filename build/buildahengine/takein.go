@@ -2,10 +2,12 @@ package buildahengine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"github.com/containers/common/libimage"
-	"github.com/containers/common/pkg/config"
+	"github.com/containers/image/v5/copy"
+	imagestorage "github.com/containers/image/v5/storage"
+	"github.com/containers/image/v5/transports/alltransports"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/containerfile"
@@ -37,19 +39,41 @@ func takeIn(ctx context.Context, s session) error {
 		_, _ = chooseIsolation(ctx, s)
 	}()
 	defer func() { <-tried }()
-	images, err := libimage.RuntimeFromStore(s.store, &libimage.RuntimeOptions{SystemContext: s.system})
-	if err != nil {
-		return fmt.Errorf("open images: %w", err)
-	}
-	pulled, err := images.Pull(ctx, "docker://"+s.Base, config.PullPolicyMissing, &libimage.PullOptions{
-		CopyOptions: libimage.CopyOptions{SignaturePolicyPath: s.system.SignaturePolicyPath, Writer: s.out}})
+	image, err := pullBase(ctx, s)
 	if err != nil {
 		return err
 	}
-	for _, image := range pulled {
-		if err := (shelf{s.store, s.Driver}).touch(image.ID()); err != nil {
-			return err
-		}
+	return shelf{s.store, s.Driver}.touch(image)
+}
+
+// pullBase gives the ID of the base's image in the storage.
+func pullBase(ctx context.Context, s session) (id string, err error) {
+	target, err := imagestorage.Transport.ParseStoreReference(s.store, s.Base)
+	if err != nil {
+		return "", fmt.Errorf("name base in storage: %w", err)
 	}
-	return nil
+	if _, have, err := imagestorage.ResolveReference(target); err == nil {
+		return have.ID, nil
+	}
+	source, err := alltransports.ParseImageName("docker://" + s.Base)
+	if err != nil {
+		return "", fmt.Errorf("read base's name: %w", err)
+	}
+	image, err := source.NewImage(ctx, s.system)
+	if err != nil {
+		return "", err
+	}
+	config, err := image.OCIConfig(ctx)
+	if err = errors.Join(err, image.Close()); err != nil {
+		return "", fmt.Errorf("read base's config: %w", err)
+	}
+	to := unpackingReference{target, s.store, places(image.LayerInfos(), config.RootFS.DiffIDs)}
+	if _, err := copyImage(ctx, s, to, source, &copy.Options{ReportWriter: s.out}); err != nil {
+		return "", err
+	}
+	_, have, err := imagestorage.ResolveReference(target)
+	if err != nil {
+		return "", fmt.Errorf("find base in storage: %w", err)
+	}
+	return have.ID, nil
 }
