@@ -86,10 +86,10 @@ func (h Host) makeIdentity(context.Context) (*Identity, error) {
 	id.Keys = sync.OnceValues(func() (*sign.Keys, error) {
 		if h.In.Signing.Key == nil { // an earlier dayone has prepared the directory: the key is made here
 			key, err := sign.LoadOrCreate(made)
-			return &sign.Keys{Key: key, Public: h.In.Signing.Public}, err
+			return &sign.Keys{Key: key, Public: h.In.Signing.Public, Alone: true}, err
 		}
 		key, err := sign.Load(id.keyFile, id.passphraseFile)
-		return &sign.Keys{Key: key, Public: h.In.Signing.Public}, err
+		return &sign.Keys{Key: key, Public: h.In.Signing.Public, Alone: true}, err
 	})
 	go func() { _, _ = id.Keys() }() // who needs them asks again
 	return id, nil

@@ -33,6 +33,11 @@ const (
 // stay. The tag of the signatures is read, changed and written, and registries have no lock for that: Sign looks again
 // when another signer that began before would have ended, and adds the signature anew if that one undid it.
 func (k *Key) Sign(ctx context.Context, i Image) (added bool, err error) {
+	return k.sign(ctx, i, false)
+}
+
+// sign is Sign; with alone it does not wait for other signers.
+func (k *Key) sign(ctx context.Context, i Image, alone bool) (added bool, err error) {
 	err = Verify(ctx, i, k.Public)
 	for range maxRounds {
 		if err == nil || !errors.Is(err, transfer.ErrNotAllowed) {
@@ -43,8 +48,10 @@ func (k *Key) Sign(ctx context.Context, i Image) (added bool, err error) {
 			return added, err
 		}
 		added = true
-		if err := pause(ctx, otherSigner*time.Since(began)); err != nil {
-			return added, err
+		if !alone {
+			if err := pause(ctx, otherSigner*time.Since(began)); err != nil {
+				return added, err
+			}
 		}
 		err = Verify(ctx, i, k.Public)
 	}
@@ -79,6 +86,9 @@ type Keys struct {
 	Key *Key
 	// Public are those whose signatures count beside Key's.
 	Public []PublicKey
+	// Alone says that no other key signs images of this registry meanwhile, as on the bootstrap host, whose registry has
+	// one account that may push: Sign need not wait for other signers.
+	Alone bool
 }
 
 // Sign adds Key's signature unless it is there.
@@ -86,7 +96,7 @@ func (k *Keys) Sign(ctx context.Context, i Image) error {
 	if k.Key == nil {
 		return nil
 	}
-	_, err := k.Key.Sign(ctx, i)
+	_, err := k.Key.sign(ctx, i, k.Alone)
 	return err
 }
 
