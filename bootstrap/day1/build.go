@@ -85,6 +85,7 @@ func buildImage(ctx context.Context, run *journal.Run, h Host, r *Registry, s So
 			return request.Address()
 		},
 		Work: func(ctx context.Context) (build.Result, error) {
+			keys.Prepare()
 			builder, err := newBuilder(h, p.Name, keys)
 			if err != nil {
 				return build.Result{}, err

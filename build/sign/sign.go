@@ -43,8 +43,12 @@ func (k *Key) sign(ctx context.Context, i Image, alone bool) (added bool, err er
 		if err == nil || !errors.Is(err, transfer.ErrNotAllowed) {
 			return added, err
 		}
+		signers, unread := k.signers()
+		if unread != nil {
+			return added, unread
+		}
 		began := time.Now()
-		if err := transfer.Sign(ctx, i.Endpoint, i.Repository, k.signers, transfer.Options{}); err != nil {
+		if err := transfer.Sign(ctx, i.Endpoint, i.Repository, signers, transfer.Options{}); err != nil {
 			return added, err
 		}
 		added = true
@@ -89,6 +93,13 @@ type Keys struct {
 	// Alone says that no other key signs images of this registry meanwhile, as on the bootstrap host, whose registry has
 	// one account that may push: Sign need not wait for other signers.
 	Alone bool
+}
+
+// Prepare does in the background what the first Sign would wait for: to decrypt Key, which takes 0.1 s.
+func (k *Keys) Prepare() {
+	if k.Key != nil {
+		go func() { _, _ = k.Key.signers() }() // Sign asks again, and says why it fails
+	}
 }
 
 // Sign adds Key's signature unless it is there.
