@@ -40,6 +40,11 @@ func (l *layer) symlink(name, target string) {
 	l.put(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }
 
+// hardLink is a further name of a file in this layer, whose mode it must repeat: who unpacks it sets that.
+func (l *layer) hardLink(name, of string) {
+	l.put(tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: of, Mode: l.entries[of].header.Mode}, nil)
+}
+
 func (l *layer) file(name string, mode int64, content []byte) {
 	l.put(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))},
 		func() (io.ReadCloser, error) {

@@ -20,7 +20,7 @@ var files embed.FS
 const tinyRecipeVersion = "tiny 3"
 
 // shellRecipeVersion is the same for Shell.
-const shellRecipeVersion = "shell 1"
+const shellRecipeVersion = "shell 2"
 
 // notApplets are busybox's names for what the image brings itself.
 //
@@ -30,6 +30,9 @@ var notApplets = []string{"busybox", "halt", "init", "ip", "linuxrc", "poweroff"
 type tiny struct {
 	busybox string
 	applets []string
+	// hardLinks makes the applets names of one file: where each build unpacks the image, 300 symbolic links are most of
+	// its work.
+	hardLinks bool
 	// tools are further programs, by their place in the image.
 	tools map[string]string
 	libs  []string
@@ -53,16 +56,15 @@ func tinyRecipe(ctx context.Context, o Options) (recipe, error) {
 	for _, name := range []string{"ostree-prepare-root", "ostree-remount"} {
 		tools[filepath.Join(filepath.Dir(prepareRoot), name)] = filepath.Join(bootDir, name)
 	}
-	return busyboxRecipe(ctx, tinyRecipeVersion, tools)
+	return busyboxRecipe(ctx, tinyRecipeVersion, tiny{tools: tools})
 }
 
 func shellRecipe(ctx context.Context) (recipe, error) {
-	return busyboxRecipe(ctx, shellRecipeVersion, nil)
+	return busyboxRecipe(ctx, shellRecipeVersion, tiny{hardLinks: true})
 }
 
-func busyboxRecipe(ctx context.Context, version string, tools map[string]string) (recipe, error) {
-	t, err := findTiny(ctx, tools)
-	if err != nil {
+func busyboxRecipe(ctx context.Context, version string, t tiny) (recipe, error) {
+	if err := t.find(ctx); err != nil {
 		return recipe{}, err
 	}
 	config, err := embedded("files/tiny")
@@ -77,22 +79,22 @@ func busyboxRecipe(ctx context.Context, version string, tools map[string]string)
 	return recipe{key: key, layers: func(context.Context, string) ([]*layer, error) { return t.layers() }}, nil
 }
 
-func findTiny(ctx context.Context, tools map[string]string) (*tiny, error) {
-	t := &tiny{tools: tools}
+// find looks for the host's files that go into the image.
+func (t *tiny) find(ctx context.Context) error {
 	var err error
 	if t.busybox, err = find("busybox"); err != nil {
-		return nil, err
+		return err
 	}
 	list, err := run(ctx, "", t.busybox, "--list")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t.applets = strings.Fields(string(list))
 	if locales, err := filepath.Glob("/usr/lib/locale/C.[uU][tT][fF]*8/LC_CTYPE"); err == nil && len(locales) > 0 {
 		t.locale = locales[0]
 	}
 	t.libs, err = libraries(ctx, t.programs()...)
-	return t, err
+	return err
 }
 
 func (t *tiny) programs() []string {
@@ -116,7 +118,11 @@ func (t *tiny) layers() ([]*layer, error) {
 		return nil, err
 	}
 	for _, a := range t.applets {
-		if !slices.Contains(notApplets, a) {
+		switch {
+		case slices.Contains(notApplets, a):
+		case t.hardLinks:
+			base.hardLink("usr/bin/"+a, "usr/bin/busybox")
+		default:
 			base.symlink("usr/bin/"+a, "busybox")
 		}
 	}
