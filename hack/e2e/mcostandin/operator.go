@@ -71,18 +71,19 @@ func (o Operator) Start(t testing.TB) (stop func()) {
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	all.Go(func() { assert.NoError(t, mgr.Start(ctx)) })
-	all.Go(func() { o.play(ctx) })
+	all.Go(func() { o.play(ctx, mgr.GetCache()) })
 	return func() {
 		cancel()
 		all.Wait()
 	}
 }
 
-// play does again and again what MCO does beside rendering and builds.
-func (o Operator) play(ctx context.Context) {
+// play does again and again what MCO does beside rendering and builds. It looks ten times a second, for minutes: what
+// it looks at comes by watches.
+func (o Operator) play(ctx context.Context, seen client.Reader) {
 	for ctx.Err() == nil {
-		o.nodes(ctx)
-		o.copyPullSecret(ctx)
+		o.nodes(ctx, seen)
+		o.copyPullSecret(ctx, seen)
 		select {
 		case <-ctx.Done():
 		case <-time.After(settle):
@@ -93,10 +94,10 @@ func (o Operator) play(ctx context.Context) {
 // nodes plays MCO's node controller and daemons for nodes whose booted image is the pool's already: nothing is left to
 // do for them but to say so. Before the image is seeded they are nodes without a layered image, as a first boot leaves
 // them.
-func (o Operator) nodes(ctx context.Context) {
+func (o Operator) nodes(ctx context.Context, seen client.Reader) {
 	var nodes corev1.NodeList
 	var layering mcfgv1.MachineOSConfigList
-	if o.Env.Client.List(ctx, &nodes) != nil || o.Env.Client.List(ctx, &layering) != nil {
+	if seen.List(ctx, &nodes) != nil || seen.List(ctx, &layering) != nil {
 		return
 	}
 	for _, m := range layering.Items {
@@ -107,13 +108,13 @@ func (o Operator) nodes(ctx context.Context) {
 }
 
 // copyPullSecret gives builds that name no Secret the cluster's. What fails is tried in the next round.
-func (o Operator) copyPullSecret(ctx context.Context) {
+func (o Operator) copyPullSecret(ctx context.Context, seen client.Reader) {
 	var global, own corev1.Secret
-	if o.Env.Client.Get(ctx, client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, &global) != nil {
+	if seen.Get(ctx, client.ObjectKey{Namespace: "openshift-config", Name: "pull-secret"}, &global) != nil {
 		return
 	}
 	own.Namespace, own.Name = namespace, buildcontroller.DefaultPullSecret
-	err := o.Env.Client.Get(ctx, client.ObjectKeyFromObject(&own), &own)
+	err := seen.Get(ctx, client.ObjectKeyFromObject(&own), &own)
 	switch {
 	case apierrors.IsNotFound(err):
 		own.Type, own.Data = global.Type, global.Data
