@@ -131,7 +131,7 @@ func newAdvisedWorld(t testing.TB) *advisedWorld {
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")
 	}
-	w := &advisedWorld{TB: t, env: kubetest.Start(t, kubetest.Options{})}
+	w := &advisedWorld{TB: t, env: shared.New(t)}
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}})
 	images := cluster.Images{Controller: "r.test/c:1"}
 	objects, err := cluster.Objects(cluster.Options{Mode: cluster.Advisor, Images: images})

@@ -43,7 +43,7 @@ type buildWorld struct {
 
 func newBuildWorld(t *testing.T, o cluster.Options) *buildWorld {
 	t.Helper()
-	w := &buildWorld{T: t, env: kubetest.Start(t, kubetest.Options{}), namespace: cluster.DefaultNamespace,
+	w := &buildWorld{T: t, env: shared.New(t), namespace: cluster.DefaultNamespace,
 		registry: deploytest.StartRegistry(t), ca: filepath.Join(t.TempDir(), "ca.pem")}
 	require.NoError(t, os.WriteFile(w.ca, w.registry.Authority.PEM, 0o600))
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})

@@ -178,7 +178,7 @@ func TestTheCredentialOfNewNodesIsRenewedAndGivesWayToTheAdmins(t *testing.T) {
 
 // TestNewNodesJoinAtTheAddressOfTheInfrastructure asks where nodes reach the API server of an OpenShift cluster.
 func TestNewNodesJoinAtTheAddressOfTheInfrastructure(t *testing.T) {
-	e := kubetest.Start(t, kubetest.Options{})
+	e := shared.New(t)
 	j := &join{reader: e.Client}
 	_, _, err := j.find(t.Context())
 	require.ErrorIs(t, err, errNoServer)

@@ -39,7 +39,7 @@ type fleetCluster struct {
 // newFleet makes the pool, lets the program render it, and then makes its nodes, which have the pool's config.
 func newFleet(t testing.TB, nodes int, unavailable string, classes int) *fleetCluster {
 	t.Helper()
-	f := &fleetCluster{TB: t, nodes: nodes, env: kubetest.Start(t, kubetest.Options{})}
+	f := &fleetCluster{TB: t, nodes: nodes, env: shared.New(t)}
 	f.env.InstallRights(t)
 	most := intstr.Parse(unavailable)
 	limit, err := intstr.GetScaledValueFromIntOrPercent(&most, nodes, false)

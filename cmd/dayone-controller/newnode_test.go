@@ -65,7 +65,7 @@ func newNodeLab(t *testing.T) *nodeLab {
 		}
 		t.Skip(err)
 	}
-	l := &nodeLab{T: t, env: kubetest.Start(t, kubetest.Options{}), dir: t.TempDir()}
+	l := &nodeLab{T: t, env: shared.New(t), dir: t.TempDir()}
 	l.env.InstallRights(t)
 	var err error
 	l.layout, err = baseimage.Ensure(t.Context(), baseimage.Tiny, "")

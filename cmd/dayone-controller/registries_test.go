@@ -32,7 +32,7 @@ func TestRegistriesBesideMCO(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")
 	}
-	env := kubetest.Start(t, kubetest.Options{})
+	env := shared.New(t)
 	objects, err := cluster.Objects(cluster.Options{Mode: cluster.Building, Registry: ownName,
 		Images: cluster.Images{Controller: "r.test/c:1", Builder: "r.test/b:1", Daemon: "r.test/d:1"}})
 	require.NoError(t, err)

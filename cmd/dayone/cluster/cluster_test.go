@@ -395,7 +395,7 @@ func versionsOf(t *testing.T, e *kubetest.Env) map[string]string {
 }
 
 func TestInstallBesideOthers(t *testing.T) {
-	e := kubetest.Start(t, kubetest.Options{})
+	e := shared.New(t)
 	kubeconfig := e.Kubeconfig(t)
 	require.NoError(t, e.Client.Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}))

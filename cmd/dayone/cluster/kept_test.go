@@ -13,7 +13,6 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/build/mcobuild"
 	"dayone.dev/dayone/cmd/internal/cli"
-	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/clusterinstall"
 )
@@ -23,7 +22,7 @@ func TestLogsOfABuildBesideMCO(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server, which is left out with -short")
 	}
-	w := &logsWorld{t: t, env: kubetest.Start(t, kubetest.Options{})}
+	w := &logsWorld{t: t, env: shared.New(t)}
 	w.create("{}")
 	require.NoError(t, w.env.Client.Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.AdvisorNamespace}}))

@@ -87,7 +87,7 @@ func TestLogsOutliveThePod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server, which is left out with -short")
 	}
-	w := &logsWorld{t: t, env: kubetest.Start(t, kubetest.Options{}), reg: registrytest.Start(t)}
+	w := &logsWorld{t: t, env: shared.New(t), reg: registrytest.Start(t)}
 	auth, err := json.Marshal(
 		map[string]any{"auths": map[string]any{"registry.cluster.test:5000": map[string]string{"username": w.reg.Push.Name,
 			"password": w.reg.Push.Password}}})

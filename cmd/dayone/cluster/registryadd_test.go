@@ -68,7 +68,7 @@ func (p *plane) node(i int, file string) string {
 }
 
 func newPlane(t *testing.T) *plane {
-	p := &plane{T: t, env: kubetest.Start(t, kubetest.Options{}), dir: t.TempDir(),
+	p := &plane{T: t, env: shared.New(t), dir: t.TempDir(),
 		port: strconv.Itoa(registrytest.Port(t))}
 	p.name = net.JoinHostPort(registrytest.HostAddress(t), p.port)
 	_, err := certs.LoadOrCreateCA(p.dir, certs.CAOptions{})

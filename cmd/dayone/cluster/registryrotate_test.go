@@ -47,7 +47,7 @@ type rotation struct {
 }
 
 func newRotation(t *testing.T) *rotation {
-	w := &rotation{T: t, e: kubetest.Start(t, kubetest.Options{})}
+	w := &rotation{T: t, e: shared.New(t)}
 	push, err := credentials.Encode(credentials.Account{Username: "push", Password: "p"}, rotatedRegistry)
 	require.NoError(t, err)
 	objects := []client.Object{
@@ -102,8 +102,8 @@ func (w *rotation) play(ctx context.Context, name, root string, own *poolaccount
 	before := n.DeepCopy()
 	_, err := own.Take(poolaccounts.Read[poolaccounts.Sealed](n.Annotations[manifests.AnnotationRegistryAccount]))
 	assert.NoError(w, err)
-	shared := poolaccounts.Read[poolaccounts.Sealed](n.Annotations[manifests.AnnotationRegistryShared])
-	_, err = own.TakeShared(root, shared)
+	sealed := poolaccounts.Read[poolaccounts.Sealed](n.Annotations[manifests.AnnotationRegistryShared])
+	_, err = own.TakeShared(root, sealed)
 	assert.NoError(w, err)
 	says := own.Word()
 	says.Trusts = w.trusts(ctx, name, n.Annotations[manifests.AnnotationRegistryKey])

@@ -21,7 +21,7 @@ import (
 
 // Every command that asks a cluster says which verb on which resource its user lacks.
 func TestAKubeconfigWithoutRights(t *testing.T) {
-	e := kubetest.Start(t, kubetest.Options{})
+	e := shared.New(t)
 	require.NoError(t, e.Client.Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nobody"}}))
 	user := e.As(t, "default", "nobody")

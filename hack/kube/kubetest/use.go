@@ -34,6 +34,7 @@ func (e *Env) As(t testing.TB, namespace, serviceAccount string) *rest.Config {
 	config := rest.AnonymousClientConfig(e.Config)
 	config.BearerToken = token.Status.Token
 	config.QPS = e.Config.QPS
+	config.Wrap(e.fence.wrap)
 	return config
 }
 
