@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/rebase/disruption"
@@ -26,11 +28,13 @@ const (
 type Watch struct {
 	fleet *Fleet
 
-	mu      sync.Mutex
-	samples int
-	worst   map[string]int
-	excused map[string]bool
-	plans   map[string]map[target.Target]disruption.PoolPlan
+	mu sync.Mutex
+	// cordoned are the nodes that take no pods, as a watch of them tells; nil while there is none.
+	cordoned map[string]bool
+	samples  int
+	worst    map[string]int
+	excused  map[string]bool
+	plans    map[string]map[target.Target]disruption.PoolPlan
 	// last is each pool's latest target with the most reboots that were foretold for it; foretold are those of targets
 	// before.
 	last     map[string]foretold
@@ -51,7 +55,7 @@ func NewWatch(f *Fleet) *Watch {
 // Run counts until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	var both sync.WaitGroup
-	both.Go(func() { w.followPlans(ctx) })
+	both.Go(func() { w.follow(ctx) })
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -64,17 +68,34 @@ func (w *Watch) Run(ctx context.Context) {
 	both.Wait()
 }
 
-// sample counts the nodes that are cordoned or whose machine is off.
+// sample counts the nodes that are cordoned or whose machine is off. What a watch tells may be older than what is seen
+// of the machines: more nodes than ever are counted again with what the API says now.
 func (w *Watch) sample(ctx context.Context) {
+	w.mu.Lock()
+	cordoned := maps.Clone(w.cordoned)
+	w.mu.Unlock()
+	if cordoned == nil {
+		return
+	}
+	if !w.worse(w.away(cordoned)) {
+		w.counted(nil)
+		return
+	}
 	var nodes corev1.NodeList
 	began := time.Now()
 	if w.fleet.Client.List(ctx, &nodes) != nil {
 		return // it is away on purpose
 	}
-	cordoned := map[string]bool{}
 	for _, n := range nodes.Items {
 		cordoned[n.Name] = n.Spec.Unschedulable
 	}
+	if away := w.away(cordoned); time.Since(began) <= sampleTakes {
+		w.counted(away)
+	}
+}
+
+// away counts the nodes of each pool that are cordoned or whose machine is off.
+func (w *Watch) away(cordoned map[string]bool) map[string]int {
 	w.fleet.mu.Lock()
 	hosts := w.fleet.Hosts
 	w.fleet.mu.Unlock()
@@ -86,9 +107,23 @@ func (w *Watch) sample(ctx context.Context) {
 			away[h.Pool]++
 		}
 	}
-	if time.Since(began) > sampleTakes {
-		return
+	return away
+}
+
+func (w *Watch) worse(away map[string]int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for pool, n := range away {
+		if n > w.worst[pool] {
+			return true
+		}
 	}
+	return false
+}
+
+func (w *Watch) counted(away map[string]int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for pool, n := range away {
 		w.worst[pool] = max(w.worst[pool], n)
 	}
@@ -137,18 +172,32 @@ func (w *Watch) Reboots() int {
 	return sum
 }
 
-// followPlans keeps of every target's plans the one that is about most nodes: it shrinks while they get there.
-func (w *Watch) followPlans(ctx context.Context) {
+// follow keeps what watches of pools and nodes tell.
+func (w *Watch) follow(ctx context.Context) {
 	c, err := client.NewWithWatch(w.fleet.Config, client.Options{Scheme: w.fleet.Client.Scheme()})
 	if err != nil {
 		return // the first assertion about a plan says that there is none
 	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		watched(ctx, c, &mcfgv1.MachineConfigPoolList{}, func() {}, func(e watch.Event) {
+			if p, ok := e.Object.(*mcfgv1.MachineConfigPool); ok {
+				w.keepPlan(p)
+			}
+		})
+	})
+	both.Go(func() { watched(ctx, c, &corev1.NodeList{}, w.forgetNodes, w.keepNode) })
+	both.Wait()
+}
+
+// watched tells each event of a list's kind until ctx ends, and before a watch that it begins: all that there is comes
+// again.
+func watched(ctx context.Context, c client.WithWatch, list client.ObjectList, begins func(), event func(watch.Event)) {
 	for ctx.Err() == nil {
-		if events, err := c.Watch(ctx, &mcfgv1.MachineConfigPoolList{}); err == nil {
+		if events, err := c.Watch(ctx, list); err == nil {
+			begins()
 			for e := range events.ResultChan() {
-				if p, ok := e.Object.(*mcfgv1.MachineConfigPool); ok {
-					w.keepPlan(p)
-				}
+				event(e)
 			}
 		}
 		select {
@@ -158,6 +207,23 @@ func (w *Watch) followPlans(ctx context.Context) {
 	}
 }
 
+func (w *Watch) forgetNodes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cordoned = map[string]bool{}
+}
+
+func (w *Watch) keepNode(e watch.Event) {
+	n, ok := e.Object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cordoned[n.Name] = n.Spec.Unschedulable && e.Type != watch.Deleted
+}
+
+// keepPlan keeps of every target's plans the one that is about most nodes: it shrinks while they get there.
 func (w *Watch) keepPlan(pool *mcfgv1.MachineConfigPool) {
 	plan, err := disruption.PoolPlanOf(pool.Annotations)
 	if err != nil || plan == nil {

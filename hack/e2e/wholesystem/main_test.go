@@ -45,6 +45,9 @@ const settle = 100 * time.Millisecond
 // and import let their test wait. Each world has its own API server, network and hosts.
 const worldsAtOnce = "4"
 
+// shared gives each world an API server that is as new.
+var shared kubetest.Shared
+
 // agentProgram is the agent's binary, built once.
 var agentProgram string //nolint:gochecknoglobals // set by TestMain only
 
@@ -114,5 +117,5 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	return shared.Main(m, kubetest.Options{})
 }

@@ -35,9 +35,12 @@ import (
 const (
 	// waitLimit is for a machine that does many other things.
 	waitLimit = 5 * time.Minute
-	waitEvery = 100 * time.Millisecond
-	worker    = "worker"
-	master    = "master"
+	// waitEvery is how soon it is looked again, at the latest after longest: a look reads all nodes. In between it is a
+	// part of what was waited already.
+	waitEvery, longest = 100 * time.Millisecond, 300 * time.Millisecond
+	waitPart           = 20
+	worker             = "worker"
+	master             = "master"
 	// edge is the pool of a host without systemd.
 	edge = "edge"
 )
@@ -81,7 +84,7 @@ func newWorldOf(t *testing.T, v version) *world {
 		}
 		t.Skip(err)
 	}
-	w := &world{t: t, began: time.Now(), env: kubetest.Start(t, kubetest.Options{}), programs: process.NewGroup(),
+	w := &world{t: t, began: time.Now(), env: shared.New(t), programs: process.NewGroup(),
 		controller: v.controller}
 	t.Cleanup(w.showNotes)
 	var err error
@@ -223,19 +226,16 @@ func pool(name string) *mcfgv1.MachineConfigPool {
 // until waits for a fact and shows every host when it does not come.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	limit, tick := time.NewTimer(waitLimit), time.NewTicker(waitEvery)
-	defer limit.Stop()
-	defer tick.Stop()
 	began := time.Now()
 	for !ok() {
-		select {
-		case <-limit.C:
+		waited := time.Since(began)
+		if waited > waitLimit {
 			w.note("%s", w.fleet.Explain(w.t.Context()))
 			w.note("the controllers: %v", w.controllers.Ended())
 			require.FailNow(w.t, "never: "+what, "%s",
 				process.LastLines(filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log"), 60))
-		case <-tick.C:
 		}
+		time.Sleep(min(max(waitEvery, waited/waitPart), longest))
 	}
 	w.note("%6.1f s  %s", time.Since(began).Seconds(), what)
 }
