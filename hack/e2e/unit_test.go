@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,10 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/codeblocks"
 	"dayone.dev/dayone/hack/e2e"
 	"dayone.dev/dayone/hack/testnode"
 	"dayone.dev/dayone/manifests/assets"
 )
+
+// unitOfThePage are the lines with which the page makes systemd keep the bootstrap.
+func unitOfThePage(t *testing.T) []string {
+	t.Helper()
+	blocks, err := codeblocks.Of("../../docs/users/day1-standalone.md")
+	require.NoError(t, err)
+	at := slices.IndexFunc(blocks, func(b codeblocks.Block) bool { return strings.Contains(b.Text, "--print-unit") })
+	require.GreaterOrEqual(t, at, 0)
+	return blocks[at].Commands()
+}
 
 // TestPrintedUnitRuns starts the unit that dayone bootstrap prints on a host with systemd: it has started when nodes
 // may come, it goes on after a kill, it ends in order, and a refused directory is not tried again.
@@ -33,8 +45,8 @@ func TestPrintedUnitRuns(t *testing.T) {
 	// On its disk: the programs, a base image, an install directory.
 	disk := filepath.Join(host.Sysroot, "ostree/deploy", testnode.Stateroot, "var")
 	require.NoError(t, os.CopyFS(filepath.Join(disk, "usrlocal/bin"), os.DirFS(binDir)))
-	require.NoError(t, os.CopyFS(filepath.Join(disk, "base"), os.DirFS(tiny)))
-	dir := filepath.Join(disk, "install/my cluster")
+	require.NoError(t, os.CopyFS(filepath.Join(disk, "srv/base"), os.DirFS(tiny)))
+	dir := filepath.Join(disk, "my clusters/cluster")
 	require.NoError(t, assets.WriteSample(dir))
 	file := filepath.Join(dir, "install-config.yaml")
 	raw, err := os.ReadFile(file)
@@ -47,20 +59,21 @@ func TestPrintedUnitRuns(t *testing.T) {
 
 	output := func(command string) string {
 		t.Helper()
-		out, err := host.Output(t.Context(), "sh", "-c", "cd /var/install && "+command)
+		out, err := host.Output(t.Context(), "sh", "-c", "cd '/var/my clusters' && "+command)
 		require.NoError(t, err, command)
 		return strings.TrimSpace(out)
 	}
-	const show = "systemctl show dayone.service --property=ActiveState,SubState,Result,NRestarts --value | xargs"
-	const unit = ">/etc/systemd/system/dayone.service && systemctl daemon-reload"
-	output("dayone prepare --dir 'my cluster' && dayone manifests --dir 'my cluster'")
-	output("dayone bootstrap --dir 'my cluster' --base oci:/var/base --print-unit " + unit)
-	start := "systemctl start dayone.service || { journalctl -u dayone.service -o cat >&2; false; }"
-	output(start)
+	const show = "systemctl show dayone-bootstrap.service --property=ActiveState,SubState,Result,NRestarts --value | xargs"
+	output("dayone prepare --dir cluster && dayone manifests --dir cluster")
+	const log = " || { journalctl -u dayone-bootstrap.service -o cat >&2; false; }"
+	for _, line := range unitOfThePage(t) {
+		output(line + log)
+	}
 	assert.Equal(t, "success 0 active running", output(show))
 
 	// The start is over: a master boots from the pointer config that the program has printed.
-	pointer := output(`cat "$(journalctl -u dayone.service -o cat | sed -n 's|^master  *\(/[^ ]*\)  *https://.*|\1|p')"`)
+	pointer := output("cat \"$(journalctl -u dayone-bootstrap.service -o cat | " +
+		`sed -n 's|^master  *\(/[^ ]*\)  *https://.*|\1|p')"`)
 	master, err := lab.NewNode(t.Context(), "m0", testnode.NodeOptions{Sysroot: testnode.SysrootOptions{Base: tiny,
 		Reference: "registry.example.com/ocp/base-os"}})
 	require.NoError(t, err)
@@ -71,16 +84,16 @@ func TestPrintedUnitRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, output("dayone registry ls --root /var/lib/dayone/registry"), booted)
 
-	output("systemctl kill --signal=KILL --kill-whom=main dayone.service && " +
-		"until systemctl is-active dayone.service | grep -qx activating; do sleep 0.1; done")
+	output("systemctl kill --signal=KILL --kill-whom=main dayone-bootstrap.service && " +
+		"until systemctl is-active dayone-bootstrap.service | grep -qx activating; do sleep 0.1; done")
 	assert.Equal(t, "signal 0 activating auto-restart", output(show))
-	output(start) // sooner than systemd would
-	assert.Equal(t, "active", output("systemctl is-active dayone.service"))
-	output("systemctl stop dayone.service")
+	output("systemctl start dayone-bootstrap.service" + log) // sooner than systemd would
+	assert.Equal(t, "active", output("systemctl is-active dayone-bootstrap.service"))
+	output("systemctl stop dayone-bootstrap.service")
 	assert.Equal(t, "success 0 inactive dead", output(show))
 
-	output("rm -r 'my cluster'")
-	refused, err := host.Exec(t.Context(), "systemctl", "start", "dayone.service")
+	output("rm -r cluster")
+	refused, err := host.Exec(t.Context(), "systemctl", "start", "dayone-bootstrap.service")
 	require.NoError(t, err)
 	assert.NotZero(t, refused.ExitCode)
 	assert.Equal(t, "exit-code 0 failed failed", output(show))

@@ -50,6 +50,8 @@ test|/usr/aarch64-linux-gnu/lib/libc.a|libc6-dev-arm64-cross|gcc-aarch64-linux-g
 test|nft|nftables|nftables|the gate of the openshift flow's bootstrap node
 test|curl|curl|curl|reads the status page as an admin does
 test|ssh-keygen|openssh-client|openssh|the key that assisted-installer makes on a host
+test|/usr/bin/aws|awscli|awscli2|types what a page says of clouds, to a played one
+test|virt-install|virtinst|virt-install|the same of libvirt, to the driver for tests that libvirt has
 test|newuidmap|uidmap|shadow-utils|builds of an ordinary user
 test|browser|chromium-headless-shell|chromium|draws the HTML report of a log bundle
 vm|qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|runs the virtual machine

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/progress"
 	"dayone.dev/dayone/hack/baseimage"
+	"dayone.dev/dayone/hack/codeblocks"
 	"dayone.dev/dayone/hack/e2e"
 	kubecluster "dayone.dev/dayone/hack/kube/cluster"
 	"dayone.dev/dayone/hack/program"
@@ -108,8 +110,63 @@ func TestTheBeginningIsKept(t *testing.T) {
 	report.Print(t.Output())
 	assert.Len(t, report.Phases, beginning)
 	assert.True(t, strings.HasPrefix(out.String(), played+"\n"), "the first line says what is played")
+	asTheReadme(t, out.String())
 	nothingLeft(t, node[2])
 	assert.NoFileExists(t, kept[4], "the cluster is gone")
+}
+
+// ofLaterPhases are the forms of what the phases after the beginning print: the image of a pool, a node that changes,
+// and a check.
+var ofLaterPhases = regexp.MustCompile(`^(  built \S+@sha256:[0-9a-f]{64}| {1,4}\d+\.\ds  \S+ +boot \d  [A-Z].*|` +
+	`  ok    .+: .+ \(.+\))$`)
+
+// asTheReadme compares what the README says that the demo prints with what it has printed, but for figures, and for how
+// many workers there are. Phases that the test leaves out have its titles and its forms.
+func asTheReadme(t *testing.T, printed string) {
+	t.Helper()
+	blocks, err := codeblocks.Of("../../../README.md")
+	require.NoError(t, err)
+	at, shown := -1, map[int]int{}
+	for _, b := range blocks {
+		if b.Language != "console" || len(b.Commands()) > 0 {
+			continue
+		}
+		for line := range strings.Lines(b.Text) {
+			line = strings.TrimSuffix(line, "\n")
+			title := titleOf.FindStringSubmatch(line)
+			if title != nil {
+				at = slices.IndexFunc(phases(), func(p phase) bool { return p.title == title[1]+title[2] })
+				require.GreaterOrEqual(t, at, 0, "the life has no such phase: %s", line)
+			}
+			shown[at]++
+			switch {
+			case at < beginning:
+				assert.Regexp(t, "(?m)^"+figure.ReplaceAllStringFunc(regexp.QuoteMeta(line), formOf)+"$", printed)
+			case title == nil:
+				assert.Regexp(t, ofLaterPhases, line)
+			}
+		}
+	}
+	assert.Len(t, shown, 6, "phases that the README shows: %v", shown)
+}
+
+var (
+	// titleOf is a phase's as it begins, or as the report has it.
+	titleOf = regexp.MustCompile(`^(?:== (.*)|(\w.*) \(\d+\.\ds\))$`)
+	// figure is what differs from run to run: durations, hashes, columns, how many workers.
+	figure = regexp.MustCompile(`\d+\\\.\d+s|\b[0-9a-f]{8}\b|\d+ workers|  +`)
+)
+
+func formOf(text string) string {
+	switch {
+	case strings.HasSuffix(text, "s") && strings.Contains(text, "."):
+		return `\d+\.\d+s`
+	case strings.HasSuffix(text, "workers"):
+		return `\d+ workers`
+	case strings.TrimSpace(text) == "":
+		return " +"
+	}
+	return "[0-9a-f]{8}"
 }
 
 func source(t *testing.T) string {

@@ -41,8 +41,12 @@ type how struct {
 	// the block if it stays.
 	serves func(w *world, s *server)
 	stays  bool
+	// ends lets a line that stays end by itself; without it the server is told to.
+	ends func(w *world, s *server)
 	// terminal: it asks before it goes on, and somebody says yes.
 	terminal bool
+	// dry: make only says what it would do, and named: go is not called; what they would test or run is there.
+	dry, named bool
 	// elsewhere is the test that runs the line: "folder TestName".
 	elsewhere string
 }
@@ -101,21 +105,27 @@ type placed struct {
 	codeblocks.Block
 }
 
-// blocks are those of all pages that are for a shell, transcripts among them.
-func blocks(t *testing.T) (out []placed) {
+// pages are all of the documentation.
+func pages(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+	names := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "docs/*/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
 		for _, f := range found {
 			name, err := filepath.Rel(root, f)
 			require.NoError(t, err)
-			pages = append(pages, name)
+			names = append(names, name)
 		}
 	}
-	require.Greater(t, len(pages), 50)
-	for _, page := range pages {
+	require.Greater(t, len(names), 50)
+	return names
+}
+
+// blocks are those of all pages that are for a shell, transcripts among them.
+func blocks(t *testing.T) (out []placed) {
+	t.Helper()
+	for _, page := range pages(t) {
 		all, err := codeblocks.Of(filepath.Join(root, page))
 		require.NoError(t, err)
 		for _, b := range all {
@@ -150,12 +160,20 @@ func (w *world) run(a act, lines []string, shown string) {
 		a.before(w)
 	}
 	used := make([]bool, len(a.hows))
-	var stay []*server
+	var stay []func()
 	for _, line := range lines {
 		i := slices.IndexFunc(a.hows, func(h how) bool { return strings.HasPrefix(line, h.begins) })
 		h := how{}
 		if i >= 0 {
 			h, used[i] = a.hows[i], true
+		}
+		if h.dry {
+			w.dry(line)
+			continue
+		}
+		if h.named {
+			assert.Positive(w, isThere(w.T, line), line)
+			continue
 		}
 		if h.elsewhere != "" {
 			continue
@@ -168,17 +186,27 @@ func (w *world) run(a act, lines []string, shown string) {
 		if h.serves != nil {
 			s := w.start(line)
 			h.serves(w, s)
+			end := func() { s.ends(h.code) }
+			if h.ends != nil {
+				end = func() {
+					h.ends(w, s)
+					s.ended(h.code)
+				}
+			}
 			if h.stays {
-				stay = append(stay, s)
+				stay = append(stay, end)
 			} else {
-				s.ends(h.code)
+				end()
 			}
 			continue
 		}
 		w.line(line, h, shown)
+		if strings.HasPrefix(line, "export ") {
+			w.exports = append(w.exports, line)
+		}
 	}
-	for _, s := range slices.Backward(stay) {
-		s.ends(0)
+	for _, end := range slices.Backward(stay) {
+		end()
 	}
 	if a.after != nil {
 		a.after(w)

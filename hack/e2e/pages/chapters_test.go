@@ -37,8 +37,8 @@ func chapters() []chapter {
 			{page: "docs/users/containerfile.md", begins: "dayone build lint",
 				before: has("cp cluster/.dayone/layering/worker.yaml . || cp cluster/layering/worker.yaml .")},
 		}},
-		registryChapter(), imagesChapter(), renderChapter(), openshiftChapter(), day1Chapter(), clusterChapter(),
-		modesChapter(),
+		checkoutChapter(), registryChapter(), imagesChapter(), renderChapter(), openshiftChapter(), day1Chapter(),
+		clusterChapter(), modesChapter(),
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"dayone.dev/dayone/build/machineosbuild"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/bootstrapnode"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/rebase/fleet/registrystatus"
 )
 
 // allPrograms fills in an image's digest.
@@ -60,6 +62,8 @@ func clusterChapter() chapter {
 		{command: "cluster file kubelet-agent-rights"},
 		{command: "cluster registry status", before: registries},
 		{command: "cluster registry rotate"},
+		{command: "cluster registry rotate-ca", before: shared, hows: []how{rotatesCA,
+			{fill: func(*world) []string { return []string{"worker-7", "worker-0"} }}}},
 		{command: "cluster registry add", before: all(has("rm -rf images"), releaseImages)},
 		{command: "cluster registry export"},
 	}, pagesOfRegistries(), []act{{command: "cluster uninstall"}})}
@@ -123,3 +127,31 @@ func registries(w *world) {
 		" --listen " + bootstrapHost + ":22626 --host " + planeRegistry + " --node master-0 --min-free 0 --auth none.json")
 	accountsAre(w)
 }
+
+// shared is the Secret with the CA's key, of a cluster whose installation has left it in the MachineConfig.
+func shared(w *world) {
+	w.must("dayone registry node-config --node-agent --registry " + planeRegistry + ":22626 --to registry-files")
+	w.must("kubectl apply -f registry-files/shared-secret.yaml")
+	look(w)
+	w.eventually("the CA", func() bool {
+		have, err := registrystatus.ReadPublished(w.Context(), w.plane.env.Client, cluster.DefaultNamespace)
+		return err == nil && have.CA != nil
+	})
+}
+
+// look lets the controllers look at once at what they would look at within a minute.
+func look(w *world) { w.must("dayone cluster registry rotate --pool worker") }
+
+// rotatesCA waits for the rotation, which gives nodes that boot a quarter of an hour: until the reader has typed the
+// rest of the block, and does not want to wait for such any more.
+var rotatesCA = how{begins: "dayone cluster registry rotate-ca --wait", stays: true,
+	serves: func(w *world, s *server) {
+		s.says("asked|step")
+		look(w)
+		s.says("step Trusting")
+	},
+	ends: func(w *world, s *server) {
+		w.must("dayone cluster registry rotate-ca --now")
+		look(w)
+		s.says("is in use, nothing trusts")
+	}}

@@ -3,6 +3,7 @@ package pages
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,7 @@ import (
 
 // day1Chapter is a whole Day 1 on this host, with a status page, and what is asked of it while it serves.
 func day1Chapter() chapter {
-	return chapter{name: "Day 1", before: all(image("base"), image("/srv/base"), credentials), acts: []act{
+	return chapter{name: "Day 1", before: all(image("base"), image("/srv/base"), credentials), acts: slices.Concat([]act{
 		{command: "version", hows: []how{{says: `"kind": "Version"`}}},
 		{command: "schema"},
 		{command: "sample"},
@@ -41,7 +42,7 @@ func day1Chapter() chapter {
 		{page: "docs/users/troubleshooting.md", begins: "dayone status"},
 		{page: "docs/operators/log-bundles.md", begins: "dayone gather --receive", hows: []how{
 			{serves: func(w *world, s *server) { s.says("logSpool:") }}}},
-	}}
+	}, pagesOfMachines())}
 }
 
 // host fills in the bootstrap host.

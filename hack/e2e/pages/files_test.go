@@ -36,12 +36,6 @@ case "$1 $2" in
 "agent create") rm -r $dir/install-config.yaml $dir/openshift; echo "$ignition" >$dir/agent.x86_64.iso ;;
 *) exit 64 ;;
 esac`
-	// isoTool plays coreos-installer with an image that is nothing but its Ignition config.
-	isoTool = `case "$1 $2 $3" in
-"iso ignition show") cat "$4" ;;
-"iso ignition embed") cp "$6" "$7" ;;
-*) exit 64 ;;
-esac`
 )
 
 // startRegistry runs registry.example.com, with a base image and an image in two versions.

@@ -135,8 +135,8 @@ func pagesOfRegistries() []act {
 	return []act{
 		{page: page, begins: "dayone cluster registry status"},
 		{page: page, begins: "dayone cluster registry rotate --"},
-		{page: page, begins: "dayone cluster registry rotate-ca", hows: []how{{begins: "dayone cluster registry rotate-ca",
-			elsewhere: "cmd/dayone/cluster TestRegistryRotateCA"}}},
+		{page: page, begins: "dayone cluster registry rotate-ca", hows: []how{rotatesCA,
+			{says: "Trusting: nodes get to trust the next CA"}}},
 		{page: page, begins: "dayone cluster registry add"},
 		{page: page, begins: "kubectl create secret"},
 		{page: page, begins: "dayone cluster registry export"},

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,7 +23,9 @@ import (
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/fleet/registrystatus"
+	"dayone.dev/dayone/registry/certs"
 	"dayone.dev/dayone/registry/poolaccounts"
 	"dayone.dev/dayone/registry/wanted"
 )
@@ -37,8 +40,14 @@ type plane struct {
 	// held: the Deployment's program does not run.
 	mu   sync.Mutex
 	held map[string]bool
-	// accounts are the nodes' own at the control plane's registries.
-	accounts map[string]*poolaccounts.Node
+	// agents are what the nodes' agents keep of the control plane's registries.
+	agents map[string]agent
+}
+
+// agent is a played one: its node's files, and its account.
+type agent struct {
+	root string
+	own  *poolaccounts.Node
 }
 
 // played is a pod's program.
@@ -62,7 +71,7 @@ func (w *world) startCluster() {
 	own := *w
 	own.T = w.whole // its programs outlive the chapter
 	w.plane = &plane{w: &own, env: e, running: map[string]*played{}, held: map[string]bool{},
-		accounts: map[string]*poolaccounts.Node{}}
+		agents: map[string]agent{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.whole.Context()))
 	ended := make(chan struct{})
 	w.whole.Cleanup(func() { cancel(); <-ended })
@@ -161,10 +170,11 @@ func (p *plane) join() {
 			n.Annotations[manifests.AnnotationDesiredImage] = pool.Image
 		}
 		require.NoError(t, p.env.Client.Create(t.Context(), n))
-		own, err := poolaccounts.OpenNode(t.TempDir(), n.Name)
+		root := t.TempDir()
+		own, err := poolaccounts.OpenNode(root, n.Name)
 		require.NoError(t, err)
 		p.mu.Lock()
-		p.accounts[n.Name] = own
+		p.agents[n.Name] = agent{root, own}
 		p.mu.Unlock()
 	}
 }
@@ -175,12 +185,13 @@ func (p *plane) nodes(ctx context.Context) {
 	if p.env.Client.List(ctx, &list) != nil {
 		return
 	}
+	trusted := p.trusted(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range list.Items {
 		n := &list.Items[i]
-		own := p.accounts[n.Name]
-		if own == nil {
+		has, is := p.agents[n.Name]
+		if !is {
 			continue
 		}
 		before := n.DeepCopy()
@@ -192,26 +203,45 @@ func (p *plane) nodes(ctx context.Context) {
 				a[to] = a[from]
 			}
 		}
-		_, _ = own.Take(poolaccounts.Read[poolaccounts.Sealed](a[manifests.AnnotationRegistryAccount]))
-		if word, err := poolaccounts.Annotation(own.Word()); err == nil {
+		_, _ = has.own.Take(poolaccounts.Read[poolaccounts.Sealed](a[manifests.AnnotationRegistryAccount]))
+		_, _ = has.own.TakeShared(has.root, poolaccounts.Read[poolaccounts.Sealed](a[manifests.AnnotationRegistryShared]))
+		says := has.own.Word()
+		says.Trusts = trusted
+		if word, err := poolaccounts.Annotation(says); err == nil {
 			a[manifests.AnnotationRegistryKey] = word
 		}
 		if strings.HasPrefix(n.Name, "master") {
-			p.report(ctx, n)
+			p.report(ctx, n, has.root)
 		}
 		_ = p.env.Client.Patch(ctx, n, client.MergeFrom(before))
 		p.beat(ctx, n)
 	}
 }
 
-// report says for a master's registry that it accepts the accounts that the controllers have published.
-func (p *plane) report(ctx context.Context, n *corev1.Node) {
+// trusted are the CAs that nodes trust, as the ControllerConfig says.
+func (p *plane) trusted(ctx context.Context) (out []string) {
+	var c mcfgv1.ControllerConfig
+	if p.env.Client.Get(ctx, client.ObjectKey{Name: render.ControllerConfigName}, &c) != nil {
+		return nil
+	}
+	for _, b := range c.Spec.ImageRegistryBundleUserData {
+		for _, ca := range certs.Bundle(b.Data) {
+			out = append(out, certs.Fingerprint(ca))
+		}
+	}
+	return out
+}
+
+// report says for a master's registry that it accepts the accounts that the controllers have published, and has the CA
+// that its agent has got.
+func (p *plane) report(ctx context.Context, n *corev1.Node, root string) {
 	var m corev1.ConfigMap
 	if p.env.Client.Get(ctx, client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: cluster.RegistryName},
 		&m) != nil {
 		return
 	}
-	r := wanted.Report{Accounts: wanted.AccountsHash([]byte(m.Data[wanted.AccountsFile]))}
+	r := wanted.Report{Accounts: wanted.AccountsHash([]byte(m.Data[wanted.AccountsFile])),
+		Shared: poolaccounts.ReadShared(filepath.Join(root, wanted.Dir)).Hash()}
 	if text, err := r.Encode(); err == nil {
 		n.Annotations[manifests.AnnotationRegistry] = text
 	}

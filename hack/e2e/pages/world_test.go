@@ -31,13 +31,16 @@ const (
 )
 
 // addresses are those of the pages.
-var addresses = []string{"192.0.2.1", "192.0.2.9", bootstrapHost, registryAddress, "192.168.77.1"}
+var addresses = []string{"192.0.2.1", "192.0.2.9", "192.0.2.2", bootstrapHost, registryAddress, cloudAddress,
+	"192.168.77.1"}
 
 const (
 	// bootstrapHost is the pages' machine on which dayone bootstrap runs: this one.
 	bootstrapHost = "192.0.2.10"
 	// registryAddress is that of registry.example.com.
 	registryAddress = "192.0.2.20"
+	// cloudAddress is that of the played EC2.
+	cloudAddress = "192.0.2.30"
 	// registryName is the user's registry in the pages.
 	registryName = "registry.example.com"
 	// planeRegistry is the address of the control plane's own registries in the pages.
@@ -54,6 +57,9 @@ type world struct {
 	dir, bin, home string
 	// path is where programs are looked for.
 	path string
+	// environment is what the user's shell has beside what each has; exports are the lines with which the pages of the
+	// chapter set more.
+	environment, exports []string
 	// at is the act that runs, for messages.
 	at string
 	// bootstrap is the one that runs.
@@ -85,7 +91,8 @@ var playedPrograms = []struct{ name, script string }{
 	{"machine-config-osimagestream", `[ "$1 $2" = "get osimagestream" ] && test -s "${@: -1}"`},
 	{"kubectl-dayone", `exec -a kubectl-dayone dayone "$@"`},
 	{"openshift-install", installer},
-	{"coreos-installer", isoTool},
+	{"coreos-installer", coreosInstaller},
+	{"reboot", `touch "$HOME/rebooted"`},
 }
 
 func newWorld(t *testing.T) *world {
@@ -111,8 +118,17 @@ func newWorld(t *testing.T) *world {
 		w.must("ip address add " + a + "/32 dev lo")
 	}
 	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	var kept []string
+	for _, dir := range []string{"/var/lib/dpkg", "/var/lib/usbutils"} { // what this machine's packages have there
+		kept = append(kept, dir, t.TempDir())
+		w.over(dir, kept[len(kept)-1])
+	}
 	for _, dir := range []string{"/opt", "/run", "/srv", "/var/lib", "/etc/systemd/system"} {
 		require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""), dir)
+	}
+	for i := 0; i < len(kept); i += 2 {
+		require.NoError(t, os.Mkdir(kept[i], 0o755))
+		require.NoError(t, unix.Mount(kept[i+1], kept[i], "", unix.MS_MOVE, ""))
 	}
 	w.over(w.bin, "/usr/local/bin")
 	for _, dir := range []string{"/var/lib/dayone", "/var/lib/registry", "/var/lib/cache"} { // on a disk: images are built
@@ -122,7 +138,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, os.Mkdir("/run/dayone", 0o755))
 	hosts := filepath.Join(w.home, "hosts")
 	w.write(hosts, "127.0.0.1 localhost ADDR\n"+registryAddress+" "+registryName+"\n"+bootstrapHost+" HOST "+
-		planeRegistry+"\n")
+		planeRegistry+"\n"+cloudAddress+" "+cloudName+"\n")
 	w.over(hosts, "/etc/hosts")
 	return w
 }
@@ -174,10 +190,10 @@ func (w *world) glob(pattern string) string {
 
 // command is a line of a shell.
 func (w *world) command(line string) *exec.Cmd {
-	cmd := exec.Command("/bin/bash", "-euo", "pipefail", "-c", line)
+	cmd := exec.Command("/bin/bash", "-euo", "pipefail", "-c", strings.Join(append(w.exports, line), "\n"))
 	cmd.Dir = w.dir
-	cmd.Env = []string{"PATH=" + w.path, "HOME=" + w.home, "SSL_CERT_FILE=" + filepath.Join(w.home, "trusted.pem"),
-		"TMPDIR=" + os.TempDir()}
+	cmd.Env = append([]string{"PATH=" + w.path, "HOME=" + w.home, "TMPDIR=" + os.TempDir(),
+		"SSL_CERT_FILE=" + filepath.Join(w.home, "trusted.pem")}, w.environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the machine's end is theirs
 	return cmd
 }
