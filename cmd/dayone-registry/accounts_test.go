@@ -70,10 +70,17 @@ type playedNode struct {
 	off atomic.Bool
 }
 
-func newAccountsWorld(t *testing.T) *accountsWorld { return newAccountsWorldOf(t, newFleet(t)) }
+// shared gives API servers to the tests that leave etcd alone.
+var shared kubetest.Shared
 
-func newAccountsWorldOf(t *testing.T, f fleet) *accountsWorld {
-	w := &accountsWorld{fleet: f, t: t, env: kubetest.Start(t, kubetest.Options{}), nodes: map[string]*playedNode{}}
+func TestMain(m *testing.M) { os.Exit(shared.Main(m, kubetest.Options{})) }
+
+func newAccountsWorld(t *testing.T) *accountsWorld {
+	return newAccountsWorldOf(t, newFleet(t), shared.New(t))
+}
+
+func newAccountsWorldOf(t *testing.T, f fleet, env *kubetest.Env) *accountsWorld {
+	w := &accountsWorld{fleet: f, t: t, env: env, nodes: map[string]*playedNode{}}
 	w.pulling = w.pull
 	image := "example.com/dayone/program@sha256:" + strings.Repeat("0", 64)
 	objects, err := cluster.Objects(cluster.Options{NodeAgent: true, Registry: sharedName,

@@ -103,7 +103,7 @@ func newCAWorld(t *testing.T) *caWorld {
 		w.launch(t, h)
 		t.Cleanup(func() { w.kill(h) })
 	}
-	w.accountsWorld = newAccountsWorldOf(t, f)
+	w.accountsWorld = newAccountsWorldOf(t, f, shared.New(t))
 	w.pulling = w.pullThrough
 	ca, err := os.ReadFile(filepath.Join(w.shared, certs.CACertFile))
 	require.NoError(t, err)

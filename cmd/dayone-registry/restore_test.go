@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/registry"
@@ -90,7 +91,7 @@ func TestRestoreOfEtcd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real kube-apiserver, which is left out with -short")
 	}
-	w := newAccountsWorld(t)
+	w := newAccountsWorldOf(t, newFleet(t), kubetest.Start(t, kubetest.Options{}))
 	w.run()
 	_, stop := w.control(1 << 30)
 	defer func() { stop() }()
