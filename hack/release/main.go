@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"dayone.dev/dayone/build/sign"
+	"dayone.dev/dayone/hack/images"
 )
 
 // options of a release.
@@ -172,7 +173,7 @@ func (o options) make(ctx context.Context) error {
 		}
 	}
 	native := filepath.Join(work, o.platforms()[0].String())
-	if err := checkVulnerabilities(ctx, o, native); err != nil {
+	if err := checkVulnerabilities(ctx, o, native, images.Programs()...); err != nil {
 		return err
 	}
 	if o.licenses, err = readLicenses(ctx, o, work); err != nil {

@@ -36,15 +36,15 @@ type finding struct {
 	} `json:"finding"`
 }
 
-// checkVulnerabilities refuses programs that contain a package with a known vulnerability. A vulnerability in another
-// package of a module is none of theirs.
-func checkVulnerabilities(ctx context.Context, o options, native string) error {
+// checkVulnerabilities refuses programs in the directory native that contain a package with a known vulnerability. A
+// vulnerability in another package of a module is none of theirs.
+func checkVulnerabilities(ctx context.Context, o options, native string, programs ...images.Program) error {
 	if o.vulnDB == vulnsOff {
 		fmt.Fprintln(os.Stderr, "release: known vulnerabilities are not looked for")
 		return nil
 	}
 	var errs []error
-	for _, p := range images.Programs() {
+	for _, p := range programs {
 		found, err := vulnerabilitiesOf(ctx, o, p, filepath.Join(native, p.Name))
 		if err != nil {
 			return fmt.Errorf("look for vulnerabilities of %s: %w\nVULNDB=URL names another database, file:///DIR a "+
