@@ -167,19 +167,35 @@ func (k *Key) signers() (_ []*signer.Signer, err error) {
 	if k.signer != nil {
 		return []*signer.Signer{k.signer}, nil
 	}
-	dir, err := os.MkdirTemp("", "key-") // the library reads it from a file; it is encrypted
+	file, err := unnamed(k.raw) // the library reads the key, encrypted, from a file
 	if err != nil {
 		return nil, fmt.Errorf("read signing key: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file := filepath.Join(dir, KeyFile)
-	if err := os.WriteFile(file, k.raw, 0o600); err != nil {
-		return nil, fmt.Errorf("read signing key: %w", err)
-	}
-	if k.signer, err = sigstore.NewSigner(sigstore.WithPrivateKeyFile(file, k.passphrase)); err != nil {
+	defer file.Close()
+	path := fmt.Sprintf("/dev/fd/%d", file.Fd())
+	if k.signer, err = sigstore.NewSigner(sigstore.WithPrivateKeyFile(path, k.passphrase)); err != nil {
 		return nil, fmt.Errorf("read signing key: %w", err)
 	}
 	return []*signer.Signer{k.signer}, nil
+}
+
+// unnamed is a file that ends with this process, however that ends.
+func unnamed(content []byte) (*os.File, error) {
+	f, err := os.CreateTemp("", "key-")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	if err == nil {
+		_, err = f.Write(content)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart) // Linux opens /dev/fd anew, others share the offset
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // readSecret refuses what others of the host may read or change.
