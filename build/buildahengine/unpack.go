@@ -70,7 +70,7 @@ type unpackingDestination struct {
 // HasThreadSafePutBlob lets layers come one after the other: each needs the one below.
 func (unpackingDestination) HasThreadSafePutBlob() bool { return false }
 
-// PutBlob unpacks a layer where it belongs. What it cannot unpack so it leaves to the library.
+// PutBlob unpacks a layer where it belongs. It leaves to the library what it cannot unpack in this way.
 func (d unpackingDestination) PutBlob(ctx context.Context, stream io.Reader, info types.BlobInfo,
 	cache types.BlobInfoCache, isConfig bool) (types.BlobInfo, error) {
 	at, known := d.to.places[info.Digest]

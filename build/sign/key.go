@@ -286,8 +286,8 @@ func create(dir string) (*Key, error) {
 // cosignKey is how cosign marks its encrypted keys.
 const cosignKey = "ENCRYPTED COSIGN PRIVATE KEY"
 
-// encryptedPEM encrypts a key with a passphrase that nobody guesses. So the weakest of the derivations that cosign
-// reads is enough, in half the time and memory.
+// encryptedPEM encrypts a key with a passphrase of 256 random bits. No attacker can guess it, so this uses the weakest
+// key derivation that cosign reads: it takes half the time and memory.
 func encryptedPEM(private *ecdsa.PrivateKey, passphrase []byte) ([]byte, error) {
 	plain, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {

@@ -41,7 +41,7 @@ type how struct {
 	// the block if it stays.
 	serves func(w *world, s *server)
 	stays  bool
-	// ends lets a line that stays end by itself; without it the server is told to.
+	// ends makes a line that stays end by itself. Without it the test sends the server SIGTERM.
 	ends func(w *world, s *server)
 	// terminal: it asks before it goes on, and somebody says yes.
 	terminal bool

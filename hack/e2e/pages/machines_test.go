@@ -49,7 +49,7 @@ func pagesOfMachines() []act {
 	}
 }
 
-// sda is a disk of the machine's, which nobody else sees.
+// sda gives the test's machine a disk that no other process sees.
 func sda(w *world) {
 	w.Helper()
 	w.must("mkdir /run/dev; cp -ax /dev/. /run/dev; mount --bind /dev/pts /run/dev/pts; truncate -s 16M disk")
@@ -172,14 +172,14 @@ func (w *world) listens(address string, handler http.HandlerFunc) {
 	w.Cleanup(server.Close)
 }
 
-// hypervisor is libvirt's own driver for tests: it takes all that a hypervisor is told and starts nothing.
+// hypervisor sets up libvirt's own driver for tests: it accepts every order to a hypervisor and starts nothing.
 func hypervisor(w *world) {
 	w.must("mkdir -p " + diskImages + "; cp master.ign " + diskImages + "; truncate -s 1M " + diskImages + "/base.qcow2")
 	w.environment = append(w.environment, "LIBVIRT_DEFAULT_URI=test:///default")
 }
 
-// virtualMachine is one that has got the pointer config as QEMU is given it by hack/testnode/machine, too. virt-install
-// then waits until it is off.
+// virtualMachine checks that the machine gets the pointer config in the way in which hack/testnode/machine gives it to
+// QEMU. virt-install then waits until the machine is off.
 func virtualMachine(w *world, s *server) {
 	s.says("Creating domain")
 	log := w.read(filepath.Join(w.home, ".cache/virt-manager/virt-install.log"))
