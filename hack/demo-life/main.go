@@ -56,6 +56,7 @@ func demo(ctx context.Context) error {
 		return fmt.Errorf("find own directory: %w", err)
 	}
 	o.Bin = filepath.Dir(self)
+	o.NodeProgram = filepath.Join(o.Bin, "testnode")
 	r, err := life.Whole(ctx, life.Options{Options: o, Source: filepath.Dir(o.Bin)})
 	view.Close()
 	if r != nil {

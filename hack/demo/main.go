@@ -60,6 +60,7 @@ func demo(ctx context.Context) error {
 		return fmt.Errorf("find own directory: %w", err)
 	}
 	o.Bin = filepath.Dir(self)
+	o.NodeProgram = filepath.Join(o.Bin, "testnode")
 	fmt.Fprintf(view, "Day 1 on this machine: dayone checks and renders %s, builds the masters' image\nand serves it; %d "+
 		"ostree hosts boot into it. Nothing stays afterwards, unless you asked for it (KEEP=1).\n",
 		cmp.Or(o.InstallDir, "the sample's install directory"), o.Masters)

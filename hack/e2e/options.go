@@ -19,6 +19,8 @@ import (
 type Options struct {
 	// Bin is the directory with dayone and dayone-daemon, and dayone-registry where the install directory asks for it.
 	Bin string
+	// NodeProgram plays the nodes' stages, see testnode.Options.Program.
+	NodeProgram string
 	// InstallDir is copied, never changed. Default: the sample install directory.
 	InstallDir string
 	// Base is the base image: a registry reference, oci:DIR or docker-archive:FILE. Default: one made here, of Kind.
@@ -66,9 +68,13 @@ func (o Options) Complete() (Options, error) {
 		}
 		o.Work = dir
 	}
-	for _, name := range []string{"dayone", "dayone-daemon"} {
-		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
-			return o, fmt.Errorf("find %s (make build makes it): %w", name, err)
+	programs := []string{filepath.Join(o.Bin, "dayone"), filepath.Join(o.Bin, "dayone-daemon")}
+	if o.NodeProgram != "" {
+		programs = append(programs, o.NodeProgram)
+	}
+	for _, file := range programs {
+		if _, err := os.Stat(file); err != nil {
+			return o, fmt.Errorf("find %s (make build makes it): %w", filepath.Base(file), err)
 		}
 	}
 	return o, nil

@@ -89,7 +89,8 @@ func Prepare(ctx context.Context, o Options) (*Run, error) {
 		return nil, err
 	}
 	r.View.Line("network %s, bootstrap host %s", prefix, r.sidecar.Config.BootstrapRegistry.Host)
-	r.Lab, err = testnode.New(ctx, testnode.Options{Prefix: prefix, LogDir: r.LogDir(), Keep: o.Keep})
+	r.Lab, err = testnode.New(ctx, testnode.Options{Prefix: prefix, LogDir: r.LogDir(), Keep: o.Keep,
+		Program: o.NodeProgram})
 	return r, err
 }
 

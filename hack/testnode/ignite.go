@@ -77,7 +77,7 @@ func (n *Node) Ignite(ctx context.Context, pointer []byte) (err error) {
 
 // runIgnition runs the stage in the node's network and in mounts of its own, and ends all of it with the context.
 func (n *Node) runIgnition(ctx context.Context, console *os.File) error {
-	cmd := again(stageIgnite, n.dir)
+	cmd := again(n.lab.options.Program, stageIgnite, n.dir)
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Setpgid: true, Pdeathsig: unix.SIGKILL}
 	over, err := startIn(n.lab.Network.path(n.Name), cmd)

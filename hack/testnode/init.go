@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,7 +44,7 @@ func Init() {
 	os.Exit(0)
 }
 
-// again is this program as a stage.
-func again(stage, dir string) *exec.Cmd {
-	return &exec.Cmd{Path: "/proc/self/exe", Args: []string{arg0, stage, dir}, Dir: "/"}
+// again is a program as a stage; "" is this one.
+func again(program, stage, dir string) *exec.Cmd {
+	return &exec.Cmd{Path: cmp.Or(program, "/proc/self/exe"), Args: []string{arg0, stage, dir}, Dir: "/"}
 }

@@ -33,6 +33,9 @@ type Options struct {
 	CacheDir string
 	// LogDir gets <node>.log with all that a node's console showed; default: the run's state directory, gone after Close.
 	LogDir string
+	// Program plays the nodes' stages: a program whose main calls Init, such as testnode. A node starts it four times or
+	// more, so a small one boots faster. Default: this program.
+	Program string
 	// Prefix is the nodes' network; the bootstrap host gets its first address; default 192.168.77.0/24. Several runs may
 	// use the same.
 	Prefix netip.Prefix

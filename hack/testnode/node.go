@@ -100,7 +100,7 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", n.Name, err)
 	}
 	defer console.Close()
-	cmd := again(stageSupervise, n.dir)
+	cmd := again(n.lab.options.Program, stageSupervise, n.dir)
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"} // nothing of this process's secrets
 	cmd.ExtraFiles = []*os.File{n.lab.lock}

@@ -104,7 +104,7 @@ func (s *supervisor) bootOnce() (restart bool, reason string, err error) {
 		return false, "", err
 	}
 	s.console.say("boot %d from %s: %s", s.state.Boot+1, e.Name, e.Options)
-	cmd := again(stageBoot, s.dir)
+	cmd := again("", stageBoot, s.dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.console.slave, s.console.slave, s.console.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,

@@ -73,20 +73,31 @@ func (d Decision) String() string {
 
 func hard(format string, args ...any) Decision { return Decision{Why: fmt.Sprintf(format, args...)} }
 
-// Capable decides by what is known before anything is staged: policy, programs and the running system. Soft then means
-// likely.
-func (f Facts) Capable() Decision {
+// Userspace decides by the policy and the running system alone, which takes no look at deployments. Soft then means
+// possible.
+func (f Facts) Userspace() Decision {
 	switch {
 	case f.Policy != SoftIfPossible && f.Policy != SoftRequired:
 		return hard("the policy is %s", Hard)
-	case f.Native:
-		return hard("bootc booted this node without ostree")
 	case f.Systemd == "":
 		return hard("the node's OS has no systemd")
 	case !atLeast(f.Systemd, floorSystemd):
 		return hard("systemd %s is older than %s", f.Systemd, floorSystemd)
 	case f.BootedTarget != TargetPresent:
 		return hard("soft-reboot.target is %s in the running system", f.BootedTarget)
+	}
+	return Decision{Soft: true}
+}
+
+// Capable decides by what is known before anything is staged: policy, programs and the running system. Soft then means
+// likely.
+func (f Facts) Capable() Decision {
+	if d := f.Userspace(); !d.Soft {
+		return d
+	}
+	switch {
+	case f.Native:
+		return hard("bootc booted this node without ostree")
 	case !atLeast(f.OSTree, floorOSTree):
 		return hard("ostree %s is older than %s", known(f.OSTree), floorOSTree)
 	case f.Deployer == deploy.KindBootc && !atLeast(f.Bootc, floorBootc):

@@ -19,6 +19,10 @@ import (
 	"dayone.dev/dayone/rebase/deploy/pull"
 )
 
+// stagedFile is where ostree notes a staged deployment until the shutdown. Source: ostree, ostree-sysroot-private.h
+// (_OSTREE_SYSROOT_RUNSTATE_STAGED).
+const stagedFile = "run/ostree/staged-deployment"
+
 // Deployer deploys with the plain ostree program: own import of the image, libostree's staged deployment and its /etc
 // merge.
 type Deployer struct {
@@ -98,13 +102,9 @@ func (d *Deployer) Stage(ctx context.Context, image deploy.Image, o deploy.Stage
 	if err := d.stageCommit(ctx, image, done.Commit, before.Booted, change); err != nil {
 		return err
 	}
-	after, err := d.entries(ctx)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(after, func(e statusEntry) bool { return e.staged }) {
+	if _, err := os.Stat(filepath.Join(d.root, stagedFile)); err != nil {
 		return &deploy.Fault{Class: deploy.ClassInternal, Op: "stage image",
-			Err:  errors.New("ostree reported success and staged nothing"),
+			Err:  fmt.Errorf("ostree reported success and staged nothing: %w", err),
 			Next: "look at the output of ostree admin status"}
 	}
 	deployed := map[string]bool{done.Commit: true}

@@ -29,17 +29,16 @@ type Node struct {
 // knows to change and only a start of the kernel brings: the kernel arguments of a staged deployment cannot be read.
 func (n Node) Facts(ctx context.Context, policy softreboot.Policy, s deploy.Status,
 	changes []string) (f softreboot.Facts, err error) {
-	f = softreboot.Facts{Policy: policy, Deployer: s.Kind}
-	if policy == softreboot.Hard {
+	if f = n.system(ctx, policy); !f.Userspace().Soft {
+		return f, nil // nothing else counts
+	}
+	f.Deployer = s.Kind
+	if f.Native = s.Booted == nil || s.Booted.Composefs; f.Native {
 		return f, nil
 	}
-	f.OSTree, f.Systemd = n.version(ctx, "ostree", "--version"), n.version(ctx, "systemctl", "--version")
-	f.BootedTarget = n.runningTarget()
+	f.OSTree = n.version(ctx, "ostree", "--version")
 	if s.Kind == deploy.KindBootc {
 		f.Bootc = n.version(ctx, "bootc", "--version")
-	}
-	if f.Native = s.Booted == nil || s.Booted.Composefs; f.Native || f.Systemd == "" {
-		return f, nil // nothing else counts
 	}
 	if f.Composefs, err = n.composefs(); err != nil {
 		return f, err
@@ -58,6 +57,16 @@ func (n Node) Facts(ctx context.Context, policy softreboot.Policy, s deploy.Stat
 	}
 	f.Differences = changes
 	return n.staged(f, s)
+}
+
+// system reads what Userspace decides by.
+func (n Node) system(ctx context.Context, policy softreboot.Policy) softreboot.Facts {
+	f := softreboot.Facts{Policy: policy}
+	if policy == softreboot.Hard {
+		return f
+	}
+	f.Systemd, f.BootedTarget = n.version(ctx, "systemctl", "--version"), n.runningTarget()
+	return f
 }
 
 // staged compares the staged deployment with the booted one.

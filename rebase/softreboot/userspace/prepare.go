@@ -17,6 +17,9 @@ func (n Node) Prepare(ctx context.Context, d deploy.Deployer, image deploy.Image
 	if !able {
 		return Switch{}, errors.New("the node's deployer knows no soft reboot")
 	}
+	if d := n.system(ctx, policy).Userspace(); !d.Soft { // most nodes of today: their deployments need no look
+		return Switch{}, errors.New(d.Why)
+	}
 	before, err := n.decide(ctx, d, image, policy, changes)
 	if err != nil {
 		return Switch{}, err
