@@ -27,6 +27,7 @@ type engine struct {
 	err     error
 	taken   []build.BaseJob
 	changed string // the digest of another image that it "built"
+	unpack  func(build.Unpacked)
 }
 
 func (e *engine) BuildContainer(_ context.Context, job build.ContainerJob) (build.ContainerImage, error) {
@@ -48,8 +49,11 @@ func (e *engine) BuildContainer(_ context.Context, job build.ContainerJob) (buil
 	return build.ContainerImage{Digest: digest, CacheHits: 3, Log: "the/log", Isolation: "chroot"}, nil
 }
 
-func (e *engine) TakeInBase(_ context.Context, job build.BaseJob) error {
+func (e *engine) TakeInBase(_ context.Context, job build.BaseJob, layers build.Unpacked) error {
 	e.taken = append(e.taken, job)
+	if e.unpack != nil {
+		e.unpack(layers)
+	}
 	return e.err
 }
 

@@ -3,6 +3,7 @@ package build
 import (
 	"context"
 	"errors"
+	"io"
 )
 
 // ContainerJob is what an engine that runs containers is asked to do: build a Containerfile and push the outcome by
@@ -66,7 +67,13 @@ type BaseJob struct {
 	Options       Options
 }
 
+// Unpacked takes a layer of a base while an engine unpacks it: its place, from 0 at the bottom, and its tar file. An
+// engine calls it for one layer after the other, in their order, and not for a layer that it has unpacked before. The
+// content ends with io.EOF only if the layer is the one that the image's manifest and config name. What is not read of
+// it is lost.
+type Unpacked func(layer int, content io.Reader)
+
 // baseEngine is a ContainerEngine that can take a base image into its storage before the builds that begin with it.
 type baseEngine interface {
-	TakeInBase(ctx context.Context, job BaseJob) error
+	TakeInBase(ctx context.Context, job BaseJob, layers Unpacked) error
 }

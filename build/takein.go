@@ -14,8 +14,8 @@ import (
 )
 
 // TakeIn does what of a build needs no rendered config: it reads the file tree of the base and, where the Containerfile
-// needs a container on the base, lets the engine take the base into its storage, both at the same time. A later Build
-// finds them. A Build works without it, also after it has failed or was cut off.
+// needs a container on the base, lets the engine take the base into its storage, both in one pass over the layers. A
+// later Build finds them. A Build works without it, also after it has failed or was cut off.
 func (b *Builder) TakeIn(ctx context.Context, job BaseJob) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(job.Options.Timeout, DefaultTimeout))
 	defer cancel()
@@ -25,14 +25,25 @@ func (b *Builder) TakeIn(ctx context.Context, job BaseJob) error {
 		return err
 	}
 	defer client.Close()
+	from, layers, err := b.openBase(ctx, client, Request{Base: job.Base, Platform: job.Platform})
+	if err != nil {
+		return err
+	}
+	pass := newOnePass(len(layers))
 	var tree, storage error
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, tree = b.readBase(ctx, client, Request{Base: job.Base, Platform: job.Platform})
+		defer pass.leave()
+		if from.tree == nil {
+			_, tree = b.readBaseTree(ctx, from, pass.layers(layers))
+		}
 	})
-	if engine, ok := b.o.Engine.(baseEngine); ok && containerOnBase(job.Containerfile) {
-		both.Go(func() { storage = engine.TakeInBase(ctx, job) })
-	}
+	both.Go(func() {
+		defer pass.end()
+		if engine, ok := b.o.Engine.(baseEngine); ok && containerOnBase(job.Containerfile) {
+			storage = engine.TakeInBase(ctx, job, pass.take)
+		}
+	})
 	both.Wait()
 	return errors.Join(tree, storage)
 }
@@ -84,29 +95,45 @@ func containerOnBase(text string) bool {
 
 // readBase reads the base image and its file tree, which the builder keeps.
 func (b *Builder) readBase(ctx context.Context, client *appendengine.Client, r Request) (base, error) {
+	out, layers, err := b.openBase(ctx, client, r)
+	if err != nil || out.tree != nil {
+		return out, err
+	}
+	out.tree, err = b.readBaseTree(ctx, out, layers)
+	return out, err
+}
+
+// openBase reads what the base image says of itself. Its tree is nil where the builder has not kept it.
+func (b *Builder) openBase(ctx context.Context, client *appendengine.Client, r Request) (base, []basetree.Layer,
+	error) {
 	image, err := client.Read(ctx, r.Base.Reference, r.platform())
 	if err != nil {
-		return base{}, registryFailure("base", err)
+		return base{}, nil, registryFailure("base", err)
 	}
 	if err := checkBootable(image, r.platform()); err != nil {
-		return base{}, err
+		return base{}, nil, err
 	}
 	out := base{image: image, created: image.Created()}
 	if r.Options.Created != nil {
 		out.created = *r.Options.Created
 	}
-	digest := image.Ref.DigestStr()
-	if out.tree, err = b.trees().Load(digest); err != nil || out.tree != nil {
-		return out, err
+	if out.tree, err = b.trees().Load(image.Ref.DigestStr()); err != nil {
+		return base{}, nil, err
 	}
 	layers, err := image.Layers(0)
 	if err != nil {
-		return base{}, registryFailure("base", err)
+		return base{}, nil, registryFailure("base", err)
 	}
-	if out.tree, err = b.readTree(ctx, layers); err != nil {
-		return base{}, treeFailure("base", fmt.Errorf("read files of base image: %w", err))
+	return out, layers, nil
+}
+
+// readBaseTree reads the layers of a base, and keeps the tree.
+func (b *Builder) readBaseTree(ctx context.Context, from base, layers []basetree.Layer) (*basetree.Tree, error) {
+	tree, err := b.readTree(ctx, layers)
+	if err != nil {
+		return nil, treeFailure("base", fmt.Errorf("read files of base image: %w", err))
 	}
-	return out, b.trees().Save(digest, out.tree)
+	return tree, b.trees().Save(from.image.Ref.DigestStr(), tree)
 }
 
 // readTree reads the layers of a base once, for its file tree and for bills of materials.

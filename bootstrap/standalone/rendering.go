@@ -48,6 +48,7 @@ func (f flow) First(ctx context.Context, run *journal.Run, r *day1.Registry) (ba
 	copies[base.Final] = base.Reference
 	out := sources(f.host, base, first, copies)
 	out.Signatures = func(ctx context.Context, image string) error { return f.copySignatures(ctx, r, image) }
+	go func() { _, _ = f.agentHash() }() // while images are built; who needs it asks again
 	return base, out, nil
 }
 

@@ -2,8 +2,10 @@ package standalone
 
 import (
 	"context"
+	"crypto/sha512"
 	"net"
 	"strconv"
+	"sync"
 
 	"dayone.dev/dayone/bootstrap/day1"
 	"dayone.dev/dayone/bootstrap/journal"
@@ -20,6 +22,8 @@ type flow struct {
 	baseDigest string
 	// config is the address on which the Ignition server listens.
 	config string
+	// agentHash is the SHA-512 of the nodes' agent in hex.
+	agentHash func() (string, error)
 }
 
 // Phases of this flow beside day1's.
@@ -122,5 +126,6 @@ func newFlow(o Options, in *preflight.Input) flow {
 		names = append(names, "api-int."+c.Name+"."+c.BaseDomain)
 	}
 	address := net.JoinHostPort(cfg.BootstrapRegistry.Host, strconv.Itoa(cfg.BootstrapRegistry.Port))
-	return flow{Options: o, host: day1.Host{Options: o.Options, In: in, Registry: address, Names: names, ProveName: true}}
+	return flow{Options: o, host: day1.Host{Options: o.Options, In: in, Registry: address, Names: names, ProveName: true},
+		agentHash: sync.OnceValues(func() (string, error) { return hashOfFile(o.DaemonBinary, sha512.New()) })}
 }

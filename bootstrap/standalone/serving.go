@@ -90,7 +90,7 @@ func (f flow) Serve(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 
 // additions is what every node gets beside its rendered config: none of it is in an image.
 func (f flow) additions(r *day1.Registry) (ign35.Config, error) {
-	sum, err := hashOfFile(f.DaemonBinary, sha512.New())
+	sum, err := f.agentHash()
 	if err != nil {
 		return ign35.Config{}, err
 	}

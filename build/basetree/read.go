@@ -12,6 +12,7 @@ import (
 )
 
 // Layer opens a layer's blob: a tar file, plain or compressed with gzip or zstd. It may be opened twice.
+// A layer that is open never keeps one below it from being opened.
 type Layer func(ctx context.Context) (io.ReadCloser, error)
 
 // checkEvery is how many entries are handled between two checks of the context.
@@ -33,23 +34,27 @@ func ReadCopying(ctx context.Context, layers []Layer, also Copy) (*Tree, error) 
 	done := make([]*changes, len(layers))
 	errs := make([]error, len(layers)+1)
 	ready := make([]chan struct{}, len(layers))
+	for i := range layers {
+		ready[i] = make(chan struct{})
+	}
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var wait sync.WaitGroup
-	for i, layer := range layers {
-		ready[i] = make(chan struct{})
-		wait.Go(func() {
-			defer close(ready[i])
+	wait.Go(func() {
+		for i, layer := range layers { // begun in their order: an upper one may have to wait for a lower one
 			slots <- struct{}{}
-			defer func() { <-slots }()
-			if ctx.Err() != nil {
-				return
-			}
-			if done[i], errs[i] = readLayer(ctx, layer, b, i, also); errs[i] != nil {
-				errs[i] = fmt.Errorf("read layer %d: %w", i, errs[i])
-				cancel()
-			}
-		})
-	}
+			wait.Go(func() {
+				defer close(ready[i])
+				defer func() { <-slots }()
+				if ctx.Err() != nil {
+					return
+				}
+				if done[i], errs[i] = readLayer(ctx, layer, b, i, also); errs[i] != nil {
+					errs[i] = fmt.Errorf("read layer %d: %w", i, errs[i])
+					cancel()
+				}
+			})
+		}
+	})
 	tree := &Tree{Entries: map[string]Entry{}, Contents: map[string][]byte{}}
 	objects := map[string]bool{}
 	for i := range layers {

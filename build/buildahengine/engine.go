@@ -157,7 +157,7 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 		return build.ContainerImage{}, err
 	}
 	defer free()
-	image, repacked, err := e.build(ctx, job, "")
+	image, repacked, err := e.build(ctx, job, intake{})
 	if !repacked {
 		return image, err
 	}
@@ -165,7 +165,7 @@ func (e *Engine) BuildContainer(ctx context.Context, job build.ContainerJob) (bu
 	if renewErr := askRenewal(e.o.Root); renewErr != nil {
 		return image, errors.Join(err, renewErr)
 	}
-	image, _, err = e.build(ctx, job, "")
+	image, _, err = e.build(ctx, job, intake{})
 	return image, err
 }
 
@@ -181,7 +181,7 @@ func (e *Engine) slot(ctx context.Context) (free func(), err error) {
 
 // build runs one build; with a base it pulls that base instead. repacked says that it failed because the storage must
 // be renewed.
-func (e *Engine) build(ctx context.Context, job build.ContainerJob, base string) (_ build.ContainerImage,
+func (e *Engine) build(ctx context.Context, job build.ContainerJob, in intake) (_ build.ContainerImage,
 	repacked bool, err error) {
 	lock, alone, err := e.lock(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (e *Engine) build(ctx context.Context, job build.ContainerJob, base string)
 		return build.ContainerImage{}, false, err
 	}
 	defer r.close()
-	r.base = base
+	r.intake = in
 	image, err := r.do(ctx, lock)
 	if err != nil && r.killed {
 		e.cleanUp(ctx, lock)

@@ -26,6 +26,8 @@ type order struct {
 	Job   *build.ContainerJob `json:"job,omitempty"` // nil: recover only
 	// Base is the image to take in; the job then only says how to reach it.
 	Base string `json:"base,omitempty"`
+	// Layers says that layersDescriptor takes the layers of Base.
+	Layers bool `json:"layers,omitempty"`
 	// Scrub holds values that must not get into the log: passwords, and what secret files hold.
 	Scrub []string `json:"scrub,omitempty"`
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dayone.dev/dayone/build"
+	"dayone.dev/dayone/build/buildahengine/children"
 	"dayone.dev/dayone/build/symptom"
 )
 
@@ -30,8 +31,8 @@ type run struct {
 	isolation, reason string
 	alone             bool
 	recoverOnly       bool
-	// base is the image to take in instead of building; taken says that this is done.
-	base   string
+	// intake is what to take in instead of building; taken says that this is done.
+	intake intake
 	taken  bool
 	dir    string
 	log    *logFile
@@ -82,6 +83,11 @@ func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, erro
 	if err != nil {
 		return none, errors.Join(fmt.Errorf("make pipe from the build process: %w", err), input.Close())
 	}
+	layers, err := newLayerPipe(cmd, r.intake.layers)
+	if err != nil {
+		return none, errors.Join(err, input.Close(), output.Close())
+	}
+	defer layers.close()
 	started, read, ended := make(chan error, 1), make(chan struct{}), make(chan error, 1)
 	go func() { // on one thread: Pdeathsig fires when that thread ends, not the process
 		runtime.LockOSThread()
@@ -92,7 +98,9 @@ func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, erro
 			ended <- cmd.Wait()
 		}
 	}()
-	if err := <-started; err != nil {
+	err = <-started
+	layers.follow()
+	if err != nil {
 		return none, r.infrastructure("start the build process", err,
 			"the build needs root with CAP_SYS_ADMIN, or user namespaces")
 	}
@@ -119,7 +127,7 @@ func (r *run) do(ctx context.Context, lock *os.File) (build.ContainerImage, erro
 // command is this program again, as process 1 of namespaces of its own.
 func (r *run) command(lock *os.File) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{initName}
+	cmd.Args = []string{children.ProcessOne}
 	cmd.Env = r.environment()
 	cmd.Stderr = os.Stderr            // stray prints of libraries
 	cmd.ExtraFiles = []*os.File{lock} // the storage stays locked until the last process of the build is gone
@@ -150,7 +158,7 @@ func (r *run) environment() []string {
 func (r *run) instruct(in io.WriteCloser) error {
 	o := order{
 		Root: r.engine.o.Root, Driver: r.engine.o.Driver, Isolation: r.engine.o.Isolation, Runtime: r.engine.o.Runtime,
-		Run: r.dir, Recover: r.alone, Limit: r.engine.o.StorageLimit, Base: r.base,
+		Run: r.dir, Recover: r.alone, Limit: r.engine.o.StorageLimit, Base: r.intake.base, Layers: r.intake.layers != nil,
 		Scrub: slices.Concat(secretValues(r.job.Registry, r.job.Options.Secrets),
 			build.ProxySecrets(r.job.Options.ProxyEnvironment), r.job.Hidden),
 	}
@@ -237,7 +245,7 @@ func (r *run) conclude(ctx context.Context, last *message, waitErr error) (build
 		Isolation: r.isolation, IsolationReason: r.reason}
 	switch {
 	case last != nil && last.Error == nil:
-		image.Digest, r.taken = last.Digest, r.base != ""
+		image.Digest, r.taken = last.Digest, r.intake.base != ""
 		return image, nil
 	case last != nil:
 		r.repacked = last.Error.Kind == failRepacked

@@ -4,21 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/containers/image/v5/copy"
 	imagestorage "github.com/containers/image/v5/storage"
 	"github.com/containers/image/v5/transports/alltransports"
+	"github.com/containers/storage"
 
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/build/containerfile"
 )
 
+// intake is what TakeInBase does instead of a build: the base's image, and who gets its layers. The zero value is a
+// build.
+type intake struct {
+	base   string
+	layers build.Unpacked
+}
+
 // baseAddress stands for the content address of a build in names of files.
 const baseAddress = "base"
 
 // TakeInBase pulls the base into the storage, within the storage limit, and finds out which runtime works for RUN on
-// this host. The next build removes what a killed TakeInBase leaves.
-func (e *Engine) TakeInBase(ctx context.Context, job build.BaseJob) error {
+// this host. The next build removes what a killed TakeInBase leaves. It gives layers what it unpacks; nil is nobody.
+func (e *Engine) TakeInBase(ctx context.Context, job build.BaseJob, layers build.Unpacked) error {
 	free, err := e.slot(ctx)
 	if err != nil {
 		return err
@@ -26,17 +35,18 @@ func (e *Engine) TakeInBase(ctx context.Context, job build.BaseJob) error {
 	defer free()
 	_, _, err = e.build(ctx, build.ContainerJob{Address: baseAddress,
 		Contexts: map[string]build.Image{containerfile.Base: job.Base}, Platform: job.Platform, Registry: job.Registry,
-		Options: job.Options}, job.Base.Reference)
+		Options: job.Options}, intake{job.Base.Reference, layers})
 	return err
 }
 
-// takeIn is TakeInBase in the child. The trial of the runtimes runs meanwhile; a host where none works is the build's
-// matter.
+// takeIn is TakeInBase in the child. The trial of the runtimes runs meanwhile.
 func takeIn(ctx context.Context, s session) error {
 	tried := make(chan struct{})
 	go func() {
 		defer close(tried)
-		_, _ = chooseIsolation(ctx, s)
+		if err := tryAside(ctx, s); err != nil {
+			s.out.deliver("no runtime is tried yet: " + err.Error())
+		}
 	}()
 	defer func() { <-tried }()
 	image, err := pullBase(ctx, s)
@@ -44,6 +54,20 @@ func takeIn(ctx context.Context, s session) error {
 		return err
 	}
 	return shelf{s.store, s.Driver}.touch(image)
+}
+
+// tryAside tries the runtimes with a storage of their own: the storage of builds is locked while a layer is unpacked
+// into it.
+func tryAside(ctx context.Context, s session) (err error) {
+	aside := filepath.Join(s.Run, "trial")
+	s.store, err = storage.GetStore(storage.StoreOptions{RunRoot: filepath.Join(aside, "run"),
+		GraphRoot: filepath.Join(aside, "storage"), GraphDriverName: s.Driver})
+	if err != nil {
+		return fmt.Errorf("make a storage: %w", err)
+	}
+	_, _ = chooseIsolation(ctx, s) // a host where none works is the build's matter
+	_, err = s.store.Shutdown(false)
+	return err
 }
 
 // pullBase gives the ID of the base's image in the storage.
@@ -67,7 +91,7 @@ func pullBase(ctx context.Context, s session) (id string, err error) {
 	if err = errors.Join(err, image.Close()); err != nil {
 		return "", fmt.Errorf("read base's config: %w", err)
 	}
-	to := unpackingReference{target, s.store, places(image.LayerInfos(), config.RootFS.DiffIDs)}
+	to := unpackingReference{target, s.store, places(image.LayerInfos(), config.RootFS.DiffIDs), s.layers}
 	if _, err := copyImage(ctx, s, to, source, &copy.Options{ReportWriter: s.out}); err != nil {
 		return "", err
 	}

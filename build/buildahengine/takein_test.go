@@ -89,7 +89,7 @@ func TestBaseCannotBeTakenIn(t *testing.T) {
 	assert.Equal(t, "base", own.Step)
 	assert.Equal(t, 1, own.Attempts)
 
-	err := b.engine.TakeInBase(t.Context(), baseJob(missing))
+	err := b.engine.TakeInBase(t.Context(), baseJob(missing), nil)
 	f := build.AsFailure(err)
 	require.NotNil(t, f, "%v", err)
 	assert.Equal(t, "base", f.Step)
@@ -97,7 +97,7 @@ func TestBaseCannotBeTakenIn(t *testing.T) {
 
 	strange := baseJob(good)
 	strange.Registry.CAFile = ""
-	require.ErrorContains(t, b.engine.TakeInBase(t.Context(), strange), "x509")
+	require.ErrorContains(t, b.engine.TakeInBase(t.Context(), strange, nil), "x509")
 	b.mustBuild(good)
 	b.clean()
 	b.noGroups()

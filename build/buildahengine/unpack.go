@@ -19,11 +19,14 @@ type unpackingReference struct {
 	types.ImageReference
 	store  storage.Store
 	places map[digest.Digest]place
+	// also gets what is unpacked; nil is nobody.
+	also *layerWriter
 }
 
 // place is where a layer belongs: what its manifest and config say of it. Nothing of that is trusted before the layer
 // has been read.
 type place struct {
+	layer      int
 	id, parent string
 	diffID     digest.Digest
 }
@@ -44,7 +47,7 @@ func places(blobs []types.BlobInfo, diffIDs []digest.Digest) map[digest.Digest]p
 			id = digest.FromString(parent + "+" + id).Encoded()
 		}
 		if _, twice := out[blob.Digest]; !twice {
-			out[blob.Digest] = place{id, parent, diffIDs[i]}
+			out[blob.Digest] = place{i, id, parent, diffIDs[i]}
 		}
 		parent = id
 	}
@@ -88,11 +91,12 @@ func (d unpackingDestination) PutBlob(ctx context.Context, stream io.Reader, inf
 	if size >= 0 {
 		options.OriginalSize = &size
 	}
-	_, _, err = d.to.store.PutLayer(at.id, at.parent, nil, "", false, options, &verified{Reader: unpacked,
-		packed: counted, verifier: at.diffID.Verifier(), diffID: at.diffID})
-	if err != nil {
+	content := d.to.also.tee(at.layer, &verified{Reader: unpacked, packed: counted, verifier: at.diffID.Verifier(),
+		diffID: at.diffID})
+	if _, _, err = d.to.store.PutLayer(at.id, at.parent, nil, "", false, options, content); err != nil {
 		return types.BlobInfo{}, fmt.Errorf("unpack layer %s: %w", info.Digest, err)
 	}
+	d.to.also.end(at.layer)
 	cache.RecordDigestUncompressedPair(info.Digest, at.diffID)
 	return types.BlobInfo{Digest: info.Digest, Size: counted.n}, nil
 }

@@ -40,6 +40,7 @@ type session struct {
 	out    *lines
 	system *types.SystemContext
 	store  storage.Store
+	layers *layerWriter // nil: nobody asks for them
 }
 
 // runWorker is the child's main. Its outcome goes to the parent as a message; an error here means that not even that
@@ -53,6 +54,10 @@ func runWorker() error {
 	s := session{send: newSender(messages)}
 	if err := json.NewDecoder(os.Stdin).Decode(&s.order); err != nil {
 		return fmt.Errorf("read order: %w", err)
+	}
+	if s.Layers {
+		unix.CloseOnExec(layersDescriptor)
+		s.layers = newLayerWriter(os.NewFile(layersDescriptor, "layers"))
 	}
 	s.out = newLines(s.Scrub, func(text string) { s.send.send(message{Kind: kindOutput, Text: text}) })
 	logrus.SetOutput(s.out)

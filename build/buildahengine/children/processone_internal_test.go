@@ -1,4 +1,4 @@
-package buildahengine
+package children
 
 import (
 	"runtime"
