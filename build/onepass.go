@@ -15,7 +15,7 @@ type onePass struct {
 	coming []chan io.Reader
 	// next is the lowest layer that may still come. Only the engine's side uses it.
 	next int
-	// read says that the reader of a layer is through with it, left that nobody reads any layer any more.
+	// read says that the tree's reader has finished a layer, left that it reads no more layers.
 	read, left chan struct{}
 }
 

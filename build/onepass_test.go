@@ -63,6 +63,10 @@ func TestTakeInReadsLayersOnce(t *testing.T) {
 		}, ""},
 		{"none", nil, "read files of base image"},
 		{"a layer is missing", func(to build.Unpacked) { give(to, 0, 1); give(to, all(3)...) }, "read layer 2"},
+		{"a layer is wrong, which shows at its very end", func(to build.Unpacked) {
+			to(0, io.MultiReader(bytes.NewReader(contents[0]), iotest.ErrReader(io.ErrUnexpectedEOF)))
+			give(to, all(1)...)
+		}, "unexpected EOF"},
 		{"a layer breaks off", func(to build.Unpacked) {
 			give(to, 0)
 			to(1, io.MultiReader(bytes.NewReader(contents[1][:512]), iotest.ErrReader(io.ErrUnexpectedEOF)))

@@ -122,8 +122,9 @@ func Walk(ctx context.Context, open Layer, each func(p string, h *tar.Header, bo
 			return ctx.Err()
 		}
 		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
+		if errors.Is(err, io.EOF) { // of the tar file: who checks a digest says so at the end of the blob
+			_, err = io.Copy(io.Discard, plain)
+			return err
 		}
 		if err != nil {
 			return err

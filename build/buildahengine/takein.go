@@ -26,7 +26,8 @@ type intake struct {
 const baseAddress = "base"
 
 // TakeInBase pulls the base into the storage, within the storage limit, and finds out which runtime works for RUN on
-// this host. The next build removes what a killed TakeInBase leaves. It gives layers what it unpacks; nil is nobody.
+// this host. The next build removes what a killed TakeInBase leaves. It passes each layer that it unpacks to layers,
+// unless that is nil.
 func (e *Engine) TakeInBase(ctx context.Context, job build.BaseJob, layers build.Unpacked) error {
 	free, err := e.slot(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ type unpackingReference struct {
 	types.ImageReference
 	store  storage.Store
 	places map[digest.Digest]place
-	// also gets what is unpacked; nil is nobody.
+	// also gets what is unpacked, unless it is nil.
 	also *layerWriter
 }
 

@@ -120,7 +120,7 @@ func TestLayerIsNotWhatTheConfigSays(t *testing.T) {
 	assert.Equal(t, "base", f.Step)
 	assert.Len(t, b.unpacked(), 1, "the layer below was right")
 	assert.Len(t, got.whole, 1)
-	require.ErrorIs(t, got.errs[1], io.ErrUnexpectedEOF, "nobody may believe it")
+	require.ErrorIs(t, got.errs[1], io.ErrUnexpectedEOF, "a reader must not take a wrong layer for whole")
 	require.ErrorContains(t, b.engine.TakeInBase(t.Context(), job, nil), wrong, "the second time as well")
 	b.clean()
 }

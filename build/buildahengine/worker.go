@@ -40,7 +40,7 @@ type session struct {
 	out    *lines
 	system *types.SystemContext
 	store  storage.Store
-	layers *layerWriter // nil: nobody asks for them
+	layers *layerWriter // nil: the parent wants no layers
 }
 
 // runWorker is the child's main. Its outcome goes to the parent as a message; an error here means that not even that
