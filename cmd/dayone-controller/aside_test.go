@@ -59,7 +59,7 @@ func TestTheControllersWaitWhileTheMachineConfigOperatorRuns(t *testing.T) {
 	assert.Empty(t, pool.Spec.Configuration.Name, "nobody renders")
 	require.NoError(t, e.Client.Patch(t.Context(), operator,
 		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))))
-	require.Error(t, waits.cmd.Wait(), "the kubelet starts it anew")
+	require.Error(t, waits.wait(t), "the kubelet starts it anew")
 	assert.Contains(t, waits.text(t), "the Machine Config Operator is aside: this program starts anew and works")
 
 	works := run(t, access)
@@ -70,7 +70,7 @@ func TestTheControllersWaitWhileTheMachineConfigOperatorRuns(t *testing.T) {
 	says("dayone works in mode full")
 	require.NoError(t, e.Client.Patch(t.Context(), operator,
 		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))))
-	require.Error(t, works.cmd.Wait())
+	require.Error(t, works.wait(t))
 	assert.Contains(t, works.text(t), "the Machine Config Operator runs again (Deployment "+
 		cluster.DefaultNamespace+"/machine-config-controller): this program starts anew and waits")
 }

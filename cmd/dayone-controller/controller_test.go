@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,10 +110,19 @@ func launch(t testing.TB, program string, args ...string) *copyOfProgram {
 func (p *copyOfProgram) end(t testing.TB, signal os.Signal) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(signal))
-	err := p.cmd.Wait()
+	err := p.wait(t)
 	if signal == os.Interrupt {
 		require.NoError(t, err, p.text(t))
 	}
+}
+
+// wait gives how the program ended. One that does not end says where it is.
+func (p *copyOfProgram) wait(t testing.TB) error {
+	t.Helper()
+	late := time.AfterFunc(waitLimit, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) })
+	err := p.cmd.Wait()
+	require.True(t, late.Stop(), "the program did not end within %s: %s", waitLimit, p.text(t))
+	return err
 }
 
 func (p *copyOfProgram) text(t testing.TB) string {

@@ -14,23 +14,28 @@ import (
 )
 
 // TestRestoreOfEtcd: etcd goes back to a snapshot while the program runs. Where the API's revisions begin again it ends
-// and says why; started anew, as a kubelet does, it follows what comes then. Where they are bumped, as Kubernetes
-// advises, it goes on by itself.
+// and says why, also when its watches began anew meanwhile; started anew, as a kubelet does, it follows what comes then.
+// Where they are bumped, as Kubernetes advises, it goes on by itself.
 func TestRestoreOfEtcd(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
-		ends bool
+		// readsAnew says that a gateway's 502 makes the program's clients read all anew. Without it their watches go on.
+		readsAnew, ends bool
 	}{
-		{"revisions begin again", nil, true},
-		{"revisions are bumped", []string{"--bump-revision", "1000000000", "--mark-compacted"}, false},
+		{"revisions begin again", nil, false, true},
+		{"revisions begin again and all is read anew", nil, true, true},
+		{"revisions are bumped", []string{"--bump-revision", "1000000000", "--mark-compacted"}, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newAdvisedWorld(t)
-			// No gateway between: its 502 would let clients read all anew.
+			access := kubeconfig(t, w.advisor())
+			if tc.readsAnew {
+				access = newGateway(t, w.advisor()).access
+			}
 			run := func() *copyOfProgram {
 				return start(t, "--mode", string(cluster.Advisor), "--namespace", cluster.AdvisorNamespace, "--kubeconfig",
-					kubeconfig(t, w.advisor()), "--lease-duration", "15s")
+					access, "--lease-duration", "30s") // a lease that a busy machine keeps
 			}
 			p := run()
 			w.says("Every node of pool worker has rendered-worker-1")
@@ -45,7 +50,7 @@ func TestRestoreOfEtcd(t *testing.T) {
 			restore(tc.args...)
 			if tc.ends {
 				ended := &exec.ExitError{}
-				require.ErrorAs(t, p.cmd.Wait(), &ended, "%s", p.text(t))
+				require.ErrorAs(t, p.wait(t), &ended)
 				assert.Contains(t, p.text(t), "etcd was restored from a backup")
 				run()
 			}

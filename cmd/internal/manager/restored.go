@@ -3,11 +3,14 @@ package manager
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"github.com/sirupsen/logrus"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -24,21 +27,25 @@ const (
 // the cluster reaches that one again. The program's caches would keep what is gone, and lack what came back.
 type restoreWatch struct {
 	// cache is what the program has seen, api what is there.
-	cache, api client.Reader
-	every      time.Duration
-	log        *logrus.Entry
+	cache cache.Cache
+	api   client.Reader
+	every time.Duration
+	log   *logrus.Entry
+
+	seen revision
+	// following says that each pool's revision comes to seen.
+	following bool
 }
 
 // NeedLeaderElection is false: a copy that waits for the lease has caches, too.
-func (restoreWatch) NeedLeaderElection() bool { return false }
+func (*restoreWatch) NeedLeaderElection() bool { return false }
 
 // Start asks until ctx ends, or until it finds a restore, which is an error.
-func (w restoreWatch) Start(ctx context.Context) error {
+func (w *restoreWatch) Start(ctx context.Context) error {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
-	seen := ""
 	for {
-		now, before, err := w.look(ctx, seen)
+		now, before, err := w.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -47,8 +54,6 @@ func (w restoreWatch) Start(ctx context.Context) error {
 		case earlier(now, before):
 			return fmt.Errorf("the API's revisions went back from %s to %s: etcd was restored from a backup, and what this "+
 				"program has seen is no longer true; it ends and is to be started again", before, now)
-		default:
-			seen = now
 		}
 		select {
 		case <-ctx.Done():
@@ -60,23 +65,61 @@ func (w restoreWatch) Start(ctx context.Context) error {
 
 // look gives the API's present revision, and the latest one that was seen before. Without a resourceVersion a list is
 // never older than the question (Kubernetes' API concepts, "Resource versions"), whichever API server answers.
-func (w restoreWatch) look(ctx context.Context, seen string) (now, before string, err error) {
+func (w *restoreWatch) look(ctx context.Context) (now, before string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
-	var pools mcfgv1.MachineConfigPoolList // every program watches these, so none needs a right more
-	if err := w.cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.follow(ctx); err != nil {
 		return "", "", err
 	}
-	before = seen
-	for i := range pools.Items {
-		if v := pools.Items[i].ResourceVersion; before == "" || earlier(before, v) {
-			before = v
-		}
-	}
+	before = w.seen.latest()
+	var pools mcfgv1.MachineConfigPoolList // every program watches these, so none needs a right more
 	if err := w.api.List(ctx, &pools, client.Limit(1)); err != nil {
 		return "", "", err
 	}
+	w.seen.note(pools.ResourceVersion)
 	return pools.ResourceVersion, before, nil
+}
+
+// follow notes each revision that a pool comes with. What the cache holds when look asks would not do: an API server
+// that starts can make the cache read all anew, and then it has forgotten what it had before the restore.
+func (w *restoreWatch) follow(ctx context.Context) error {
+	if w.following {
+		return nil
+	}
+	informer, err := w.cache.GetInformer(ctx, &mcfgv1.MachineConfigPool{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	note := func(obj any) {
+		if pool, ok := obj.(*mcfgv1.MachineConfigPool); ok {
+			w.seen.note(pool.ResourceVersion)
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) },
+	})
+	w.following = err == nil
+	return err
+}
+
+// revision is the latest one that was noted. It may be used by several goroutines at the same time.
+type revision struct {
+	mu    sync.Mutex
+	value string
+}
+
+func (r *revision) note(v string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.value == "" || earlier(r.value, v) {
+		r.value = v
+	}
+}
+
+func (r *revision) latest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value
 }
 
 // earlier compares revisions. What is none, or no number, says nothing.

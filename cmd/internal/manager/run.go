@@ -120,7 +120,7 @@ func New(p Program, o Options, cfg *rest.Config, log *logrus.Entry) (manager.Man
 	}
 	if err := errors.Join(m.AddHealthzCheck("alive", healthz.Ping),
 		m.AddReadyzCheck("caches", synced(m.GetCache())),
-		m.Add(restoreWatch{cache: m.GetCache(), api: m.GetAPIReader(), every: restoreInterval, log: log})); err != nil {
+		m.Add(&restoreWatch{cache: m.GetCache(), api: m.GetAPIReader(), every: restoreInterval, log: log})); err != nil {
 		return nil, fmt.Errorf("set up probes: %w", err)
 	}
 	return m, nil
