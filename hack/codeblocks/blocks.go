@@ -41,6 +41,22 @@ func Of(file string) (out []Block, err error) {
 	})
 }
 
+// Indented gives the blocks of a page that an indent of four columns makes, in their order, also those in lists.
+func Indented(file string) (out []Block, err error) {
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read indented blocks: %w", err)
+	}
+	page := goldmark.DefaultParser().Parse(text.NewReader(source))
+	return out, ast.Walk(page, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if indented, is := n.(*ast.CodeBlock); is && entering && indented.Lines().Len() > 0 {
+			out = append(out, Block{Line: 1 + bytes.Count(source[:indented.Lines().At(0).Start], []byte("\n")),
+				Text: string(indented.Lines().Value(source))})
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
 // Spans are the pieces of code within the sentences of a page.
 func Spans(file string) (out []string, err error) {
 	source, err := os.ReadFile(file)

@@ -27,6 +27,15 @@ func TestOf(t *testing.T) {
 	assert.Equal(t, "says\n", blocks[2].Output())
 }
 
+func TestIndented(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(file, []byte("# Page\n\n    one\n    two\n\ntext\n    goes on\n\n- a step:\n\n"+
+		"      three\n\n```sh\n    fenced\n```\n"), 0o600))
+	blocks, err := codeblocks.Indented(file)
+	require.NoError(t, err)
+	assert.Equal(t, []codeblocks.Block{{Line: 3, Text: "one\ntwo\n"}, {Line: 11, Text: "three\n"}}, blocks)
+}
+
 func TestSpans(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
 	require.NoError(t, os.WriteFile(file, []byte("Run `one\n--flag`.\n\n| a | b |\n|---|---|\n| `two` | |\n"), 0o600))

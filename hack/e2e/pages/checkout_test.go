@@ -15,7 +15,7 @@ import (
 // checkoutChapter is what developers type, and who compiles dayone. What takes the whole suite or many minutes, make
 // only says there.
 func checkoutChapter() chapter {
-	const testing = "docs/developers/testing.md"
+	const testing, nodes = "docs/developers/testing.md", "docs/developers/testing-nodes.md"
 	run := func(w *world) []string {
 		id, _, ok := strings.Cut(w.must("bin/testnode list"), "/")
 		require.True(w, ok, "no run")
@@ -35,6 +35,12 @@ func checkoutChapter() chapter {
 		{page: testing, begins: "sudo bin/testnode list", before: has("bin/testnode up"), hows: []how{list, enter,
 			{begins: "sudo bin/testnode log", fill: run}},
 			after: has("bin/testnode end $(bin/testnode list | sed s,/.*,,)")},
+		{page: nodes, begins: "go build -o bin/", hows: []how{list, enter, {begins: "sudo bin/testnode log", fill: run},
+			{begins: "sudo bin/testnode reboot", fill: run}, {begins: "sudo bin/testnode end", fill: run}},
+			after: func(w *world) { assert.NotContains(w, w.must("bin/testnode list"), "running=true") }},
+		{page: nodes, begins: "go run ./hack/baseimage", hows: []how{{says: "/"}}},
+		{page: "docs/developers/testing-kubernetes.md", begins: "go run ./hack/kube/cmd/kube assets$",
+			hows: []how{{says: "/kube-[0-9a-f]+"}}},
 		{page: "docs/developers/upstream.md", begins: "DAYONE_TEST_MCO", hows: []how{named}},
 		{page: "docs/developers/upstream.md", begins: "DAYONE_TEST_ASSISTED", hows: []how{named}},
 		{page: "README.md", begins: "make demo$", hows: []how{begins("make", "hack/e2e TestDay1OfThreeMasters")}},

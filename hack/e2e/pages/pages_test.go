@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"dayone.dev/dayone/hack/codeblocks"
 )
 
 // TestLinesOfThePages types what readers type: the examples of all help pages, and the blocks of all pages.
@@ -149,6 +152,25 @@ func TestEveryBlockIsTyped(t *testing.T) {
 		assert.True(t, used[i], "no block of %s begins with %s", e.page, e.begins)
 		isTest(t, e.test)
 	}
+}
+
+// drawn is what each line of a drawing has: an arrow or a line.
+var drawn = regexp.MustCompile("->|[\u2190-\u21ff\u2500-\u257f\u25a0-\u25ff]")
+
+// TestIndentedBlocksAreDrawings says that no command is in an indented block: only fenced ones are typed by tests.
+func TestIndentedBlocksAreDrawings(t *testing.T) {
+	looked := 0
+	for _, page := range pages(t) {
+		found, err := codeblocks.Indented(filepath.Join(root, page))
+		require.NoError(t, err)
+		for _, b := range found {
+			for line := range strings.Lines(b.Text) {
+				looked++
+				assert.Regexp(t, drawn, line, "block at %s:%d: a command belongs between ```sh and ```", page, b.Line)
+			}
+		}
+	}
+	assert.Greater(t, looked, 30)
 }
 
 // isTest looks for a test, "folder Name".
