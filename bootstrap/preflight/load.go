@@ -102,7 +102,7 @@ func layering(dir string) (*installconfig.Sidecar, *installconfig.Document, erro
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		next := "there is no " + installconfig.FileName + " in " + dir + ": give the install directory with --dir, or put " +
-			installconfig.FileName + " with " + installconfig.Field + " there and run dayone prepare"
+			installconfig.Field + " into " + installconfig.FileName + " there and run dayone prepare"
 		if installconfig.DetectFlow(dir) == installconfig.FlowOpenShift {
 			next = "openshift-install has deleted " + installconfig.FileName +
 				" before dayone prepare read it: begin again with an empty directory, and run dayone prepare first"
