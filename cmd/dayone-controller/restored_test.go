@@ -14,8 +14,8 @@ import (
 )
 
 // TestRestoreOfEtcd: etcd goes back to a snapshot while the program runs. Where the API's revisions begin again it ends
-// and says why, also when its watches began anew meanwhile; started anew, as a kubelet does, it follows what comes then.
-// Where they are bumped, as Kubernetes advises, it goes on by itself.
+// and says why, also when its watches began anew meanwhile. When it is started anew, as a kubelet does, it follows what
+// comes then. Where they are bumped, as Kubernetes advises, it goes on by itself.
 func TestRestoreOfEtcd(t *testing.T) {
 	for _, tc := range []struct {
 		name string
