@@ -172,6 +172,7 @@ func TestTerminals(t *testing.T) {
 				colours bool
 			}{
 				{"20 columns", 20, []string{"TERM=xterm-256color"}, true},
+				{"100 columns", 100, []string{"TERM=xterm-256color"}, true},
 				{"no size", 0, []string{"TERM=xterm-256color"}, true},
 				{"dumb", 80, []string{"TERM=dumb"}, false},
 				{"no kind", 80, nil, false},
@@ -183,6 +184,11 @@ func TestTerminals(t *testing.T) {
 					got, screen := onTerminal(t, c.columns, c.env, args...)
 					assert.Equal(t, code, got, screen)
 					assert.NotContains(t, screen, "panic")
+					if c.columns == 100 && args[0] == "plan" && code == 0 {
+						for line := range strings.Lines(screen) {
+							assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 100, "%q fits the terminal", line)
+						}
+					}
 					want := c.colours && slices.Contains([]string{"status", "build"}, args[0]) // of states, and of an error
 					assert.Equal(t, want, colours.MatchString(screen), "colours in %q", screen)
 					if c.name == "dumb" || c.name == "no kind" {

@@ -59,7 +59,10 @@ type Bundle struct {
 // Open reads a tar.gz or a directory.
 func Open(name string) (*Bundle, error) {
 	info, err := os.Stat(name)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open bundle: %w (name a log-bundle-*.tar.gz that dayone gather or openshift-install gather "+
+			"bootstrap wrote, or its unpacked directory)", err)
+	} else if err != nil {
 		return nil, fmt.Errorf("open bundle: %w", err)
 	}
 	if info.IsDir() {

@@ -174,7 +174,7 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 		require.ErrorContains(t, err, "read bundle", c.name)
 	}
 	_, err = Open(filepath.Join(dir, "none"))
-	require.ErrorContains(t, err, "open bundle")
+	require.ErrorContains(t, err, "name a log-bundle-*.tar.gz that dayone gather")
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	_, err = Open(filepath.Join(dir, "pipe"))
 	require.ErrorContains(t, err, "neither a file nor a directory", "and it is not waited for")

@@ -45,7 +45,7 @@ func newClusterPlan(c *connect.Flags) *cobra.Command {
 			if !change.Empty() {
 				text, answer = writeChanges, cli.Answer(p.Level())
 			}
-			if err := cli.Print(cmd, "Plan", p, func(w io.Writer) error { return text(w, p) }); err != nil || !code {
+			if err := cli.Print(cmd, "Plan", p, func(w io.Writer) error { return text(cli.Prose(w), p) }); err != nil || !code {
 				return err
 			}
 			return answerOf(p, answer)

@@ -32,7 +32,7 @@ func newPlan(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = cli.Print(cmd, "Plan", p, func(w io.Writer) error { return writeEffects(w, p) })
+			err = cli.Print(cmd, "Plan", p, func(w io.Writer) error { return writeEffects(cli.Prose(w), p) })
 			if err != nil || !code {
 				return err
 			}

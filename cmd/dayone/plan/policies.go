@@ -32,7 +32,7 @@ func newPolicies(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd, "DisruptionPolicies", p, func(w io.Writer) error { return writePolicies(w, p) })
+			return cli.Print(cmd, "DisruptionPolicies", p, func(w io.Writer) error { return writePolicies(cli.Prose(w), p) })
 		},
 	}
 	f.addFrom(cmd)

@@ -127,6 +127,7 @@ func whyNode(cmd *cobra.Command, q asked) (forecast.Progress, error) {
 		progress = forecast.Attention
 	}
 	return progress, cli.Print(cmd, "NodeExplanation", nodeAnswer{n, b}, func(w io.Writer) error {
+		w = cli.Prose(w)
 		if err := writeNode(w, n); err != nil {
 			return err
 		}
@@ -151,6 +152,7 @@ func whyPool(cmd *cobra.Command, q asked) (forecast.Progress, error) {
 		progress = forecast.Attention
 	}
 	return progress, cli.Print(cmd, "PoolExplanation", poolAnswer{p, b}, func(w io.Writer) error {
+		w = cli.Prose(w)
 		if err := writeRollouts(w, p); err != nil {
 			return err
 		}

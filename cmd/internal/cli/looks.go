@@ -83,10 +83,13 @@ func ended(lines []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// plain is the writer below what Run puts over it.
+// plain is the writer below what Run and Prose put over it.
 func plain(w io.Writer) io.Writer {
-	if t, is := w.(*tracked); is {
-		return t.Writer
+	switch over := w.(type) {
+	case *tracked:
+		return over.Writer
+	case prose:
+		return plain(over.Writer)
 	}
 	return w
 }

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
-	"unicode/utf8"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -122,42 +119,6 @@ func checkOutput(cmd *cobra.Command, _ []string) error {
 		return Usagef("--output %q: write text, json or yaml", o)
 	}
 	return nil
-}
-
-// WriteTable aligns the columns of rows whose cells are separated by tabs. On a terminal a row that is too long goes on
-// below its last cell; programs that read a pipe find a line a row.
-func WriteTable(w io.Writer, rows func(io.Writer)) error {
-	var raw, aligned bytes.Buffer
-	rows(&raw)
-	t := tabwriter.NewWriter(&aligned, 0, 4, 2, ' ', 0)
-	if _, err := t.Write(raw.Bytes()); err != nil {
-		return err
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	text := aligned.String()
-	if width, _ := terminalSize(w); width > 0 {
-		text = fitRows(text, raw.String(), width)
-	}
-	_, err := io.WriteString(w, text)
-	return err
-}
-
-// leastCell is how many columns of a terminal a cell needs to be broken below itself.
-const leastCell = 20
-
-// fitRows breaks the last cells of rows that are wider than a terminal; cells has the same rows with tabs.
-func fitRows(text, cells string, width int) string {
-	lines, with := strings.Split(text, "\n"), strings.Split(cells, "\n")
-	for i, line := range lines {
-		last := with[i][strings.LastIndex(with[i], "\t")+1:]
-		indent := utf8.RuneCountInString(line) - utf8.RuneCountInString(last)
-		if utf8.RuneCountInString(line) > width && width-indent >= leastCell {
-			lines[i] = strings.TrimSuffix(line, last) + hang(last, indent, width)
-		}
-	}
-	return strings.Join(lines, "\n")
 }
 
 // WriteFindings writes a line for each finding.

@@ -128,21 +128,3 @@ func TestPreRunStays(t *testing.T) {
 		out.String())
 	assert.True(t, ran)
 }
-
-func TestFitRows(t *testing.T) {
-	const cells = "NAME\tSTATE\tDETAIL\na\tgood\tall is well with it and this goes on and on\nno table here but long\n"
-	const text = "NAME  STATE  DETAIL\na     good   all is well with it and this goes on and on\nno table here but long\n"
-	for _, c := range []struct {
-		name  string
-		width int
-		want  string
-	}{
-		{"wide", 80, text},
-		{"narrow", 35, "NAME  STATE  DETAIL\na     good   all is well with it\n             and this goes on and\n" +
-			"             on\nno table here but long\n"},
-		{"too narrow for a cell", 20, "NAME  STATE  DETAIL\na     good   all is well with it and this goes on and on\n" +
-			"no table here but\nlong\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, fitRows(text, cells, c.width)) })
-	}
-}
