@@ -93,17 +93,12 @@ var (
 func columnWidths(rows [][]string, width int, parts *regexp.Regexp) (widths []int, fits bool) {
 	var least []int
 	for _, row := range rows {
-		for c, cell := range row {
-			if len(row) == 1 {
-				continue
-			}
+		for c := 0; c < len(row) && len(row) > 1; c++ {
 			if c == len(widths) {
 				widths, least = append(widths, 0), append(least, 0)
 			}
-			widths[c] = max(widths[c], utf8.RuneCountInString(cell))
-			for _, part := range parts.FindAllString(cell, -1) {
-				least[c] = max(least[c], indentOf(cell)+utf8.RuneCountInString(strings.TrimRight(part, " ")))
-			}
+			widths[c] = max(widths[c], utf8.RuneCountInString(row[c]))
+			least[c] = max(least[c], longest(row[c], parts))
 		}
 	}
 	total := columnGap * (len(widths) - 1)
@@ -112,18 +107,32 @@ func columnWidths(rows [][]string, width int, parts *regexp.Regexp) (widths []in
 		total += widths[c]
 	}
 	for ; total > width; total-- {
-		widest := -1
-		for c := range widths {
-			if widths[c] > least[c] && (widest < 0 || widths[c] > widths[widest]) {
-				widest = c
-			}
-		}
+		widest := widestOf(widths, least)
 		if widest < 0 {
 			return widths, false
 		}
 		widths[widest]--
 	}
 	return widths, true
+}
+
+// widestOf is the widest column that may be narrower, -1 for none.
+func widestOf(widths, least []int) int {
+	widest := -1
+	for c := range widths {
+		if widths[c] > least[c] && (widest < 0 || widths[c] > widths[widest]) {
+			widest = c
+		}
+	}
+	return widest
+}
+
+// longest is how wide a cell is at least: its indent and its longest part.
+func longest(cell string, parts *regexp.Regexp) (width int) {
+	for _, part := range parts.FindAllString(cell, -1) {
+		width = max(width, indentOf(cell)+utf8.RuneCountInString(strings.TrimRight(part, " ")))
+	}
+	return width
 }
 
 // wrap breaks a cell between parts. What goes on below has the cell's indent.
@@ -148,8 +157,8 @@ func wrapBelow(text string, width, below int, parts *regexp.Regexp) (lines []str
 // indentOf is how many blanks a text begins with.
 func indentOf(text string) int { return len(text) - len(strings.TrimLeft(text, " ")) }
 
-// Prose is a writer for sentences. On a terminal a line that is too long goes on below, with a greater indent; elsewhere
-// a line stays one. Each Write has whole lines.
+// Prose is a writer for sentences. On a terminal a line that is too long goes on below, with a greater indent.
+// Elsewhere a line stays one. Each Write has whole lines.
 func Prose(w io.Writer) io.Writer {
 	if width, _ := terminalSize(w); width > 0 {
 		return prose{w, width}

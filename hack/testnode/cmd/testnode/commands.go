@@ -14,13 +14,14 @@ import (
 	"dayone.dev/dayone/hack/testnode"
 )
 
-const usage = `usage: testnode up [-kind tiny|debian|forky] [-nodes N] [-ignition FILE]   start nodes and leave them running
-       testnode list                                                       runs and their nodes
-       testnode exec RUN/NODE COMMAND…                                     run a command in a node
-       testnode log RUN/NODE                                               what its console showed
+const usage = `usage: testnode up [-kind tiny|debian|forky] [-nodes N] [-ignition FILE]
+                                                start nodes and leave them running
+       testnode list                            runs and their nodes
+       testnode exec RUN/NODE COMMAND…          run a command in a node
+       testnode log RUN/NODE                    what its console showed
        testnode reboot|powercut|stop RUN/NODE
-       testnode end RUN                                                    cut power and remove all of a run
-       testnode sweep                                                      remove what dead runs left`
+       testnode end RUN                         cut power and remove all of a run
+       testnode sweep                           remove what dead runs left`
 
 // run executes one command line; code is the exit code when there is no error.
 func run(ctx context.Context, args []string) (code int, err error) {
