@@ -2,21 +2,22 @@ package day1
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"dayone.dev/dayone/bootstrap/standalone"
+	"dayone.dev/dayone/cmd/internal/cli"
 )
 
 // printPointers says with what each pool's machines boot. Its rows are data, for scripts that start the machines.
 func printPointers(cmd *cobra.Command, list []standalone.Pointer) {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "POOL\tPOINTER CONFIG\tLEADS TO")
-	for _, p := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Pool, p.File, p.URL)
-	}
-	if err := w.Flush(); err != nil {
+	if err := cli.WriteTable(cmd.OutOrStdout(), func(w io.Writer) {
+		fmt.Fprintln(w, "POOL\tPOINTER CONFIG\tLEADS TO")
+		for _, p := range list {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Pool, p.File, p.URL)
+		}
+	}); err != nil {
 		return // stdout is closed
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "start each machine with its pool's pointer config; docs/users/boot-nodes.md says "+

@@ -3,11 +3,14 @@ package pages
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/journal"
+	"dayone.dev/dayone/hack/codeblocks"
 )
 
 // day1Chapter is a whole Day 1 on this host, with a status page, and what is asked of it while it serves.
@@ -65,6 +68,17 @@ func bootstraps(w *world, s *server) {
 		j, err := journal.Open("/var/lib/dayone")
 		return err == nil && j.Process.PID == s.cmd.Process.Pid && j.Endpoints != nil
 	}, "serves")
+	s.says(regexp.QuoteMeta(pointerTable(w)))
+}
+
+// pointerTable is what the page on machines says that a bootstrap prints.
+func pointerTable(w *world) string {
+	w.Helper()
+	blocks, err := codeblocks.Of(filepath.Join(root, machinesPage))
+	require.NoError(w, err)
+	i := slices.IndexFunc(blocks, func(b codeblocks.Block) bool { return strings.HasPrefix(b.Text, "POOL ") })
+	require.GreaterOrEqual(w, i, 0)
+	return blocks[i].Text
 }
 
 // goesOn starts the bootstrap once more, which goes on until the chapter's end.
