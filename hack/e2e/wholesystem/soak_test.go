@@ -92,6 +92,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("seed %d: %s=%d runs it again", seed, soakSeedEnv, seed)
 	dice := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // keeps no secret
 	w := newWorld(t)
+	w.kubelet = true
 	w.joinAll(1, 3)
 	w.several(2)
 	now := target.Target{Config: w.configOf(worker)}

@@ -62,6 +62,9 @@ type world struct {
 	// programs are the controllers; they end with the group.
 	programs    *process.Group
 	controllers *process.Process
+	// kubelet starts controllers that have ended again, as a cluster's would: they end when the API is not there while
+	// they start.
+	kubelet bool
 	// controller is the program dayone-controller that they are; empty: this one.
 	controller string
 	kubeconfig string
@@ -234,6 +237,10 @@ func (w *world) until(what string, ok func() bool) {
 			w.note("the controllers: %v", w.controllers.Ended())
 			require.FailNow(w.t, "never: "+what, "%s",
 				process.LastLines(filepath.Join(filepath.Dir(w.kubeconfig), "controllers.log"), 60))
+		}
+		if w.kubelet && w.controllers.Ended() != nil {
+			w.note("the controllers are started again: %v", w.controllers.Ended())
+			w.startControllers()
 		}
 		time.Sleep(min(max(waitEvery, waited/waitPart), longest))
 	}
