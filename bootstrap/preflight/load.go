@@ -117,6 +117,18 @@ func layering(dir string) (*installconfig.Sidecar, *installconfig.Document, erro
 	return sidecar, doc, err
 }
 
+// Prepared refuses a directory whose layering field is still in install-config.yaml: openshift-install would stop at the
+// field, and without the key that dayone prepare makes nodes would not ask for signatures.
+func Prepared(dir string) error {
+	_, doc, err := layering(dir)
+	if err != nil || doc == nil || doc.Config == nil {
+		return err
+	}
+	return report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared",
+		Message: "the field is still there: the install directory is not prepared for layering",
+		Next:    "run dayone prepare --dir " + dir + " first"}
+}
+
 // earlier is what an earlier dayone prepare stored. Without it, the error says what to do in this state of the
 // directory.
 func earlier(dir, next string) (*installconfig.Sidecar, error) {

@@ -139,6 +139,38 @@ func TestRefusedPrepareChangesNothing(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(dir, ".dayone"))
 }
 
+// Without dayone prepare there is no key, and no node would ask for signatures.
+func TestUnpreparedDirectoryIsRefused(t *testing.T) {
+	for _, flow := range []string{"standalone", "openshift"} {
+		dir := filepath.Join(t.TempDir(), "cluster")
+		code, _, stderr := dayone(t, "sample", "--dir", dir, "--flow", flow)
+		require.Equal(t, cli.ExitOK, code, stderr)
+		for _, args := range [][]string{{"manifests", "--dir", dir}, {"bootstrap", "--dir", dir, "--state-dir", t.TempDir()}} {
+			code, stdout, stderr := dayone(t, args...)
+			assert.Equal(t, cli.ExitRefused, code, "%s %s", flow, args)
+			assert.Contains(t, stderr, "[not-prepared] (run dayone prepare --dir "+dir+" first)")
+			assert.Empty(t, stdout)
+		}
+		assert.NoFileExists(t, filepath.Join(dir, "openshift/99_dayone-clusterimagepolicy.yaml"))
+	}
+}
+
+// Openshift-install removes what lies in openshift/ before it has made manifests.
+func TestManifestsBeforeOpenShiftInstallsOwn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	for _, args := range [][]string{{"sample", "--dir", dir, "--flow", "openshift"}, {"prepare", "--dir", dir}} {
+		code, _, stderr := dayone(t, args...)
+		require.Equal(t, cli.ExitOK, code, stderr)
+	}
+	for _, want := range []string{"openshift-install create manifests --dir " + dir + ", then dayone manifests --dir " + dir,
+		"openshift-install create ignition-configs --dir " + dir} {
+		code, stdout, stderr := dayone(t, "manifests", "--dir", dir)
+		require.Equal(t, cli.ExitOK, code, stderr)
+		assert.Contains(t, stdout, "next: "+want)
+		_ = os.Remove(filepath.Join(dir, installconfig.FileName)) // as openshift-install does
+	}
+}
+
 func TestEveryCommandSaysWhatItDoes(t *testing.T) {
 	for _, c := range newRootCommand().Commands() {
 		assert.NotEmpty(t, c.Short, c.Name())
@@ -155,7 +187,9 @@ func TestStatusWithoutBootstrap(t *testing.T) {
 func TestBootstrapNeedsRootAndAgent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, assets.WriteSample(dir))
-	code, _, stderr := dayone(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon",
+	code, _, stderr := dayone(t, "prepare", "--dir", dir)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	code, _, stderr = dayone(t, "bootstrap", "--dir", dir, "--state-dir", t.TempDir(), "--daemon",
 		"/nowhere/dayone-daemon")
 	assert.Equal(t, cli.ExitFailed, code)
 	if os.Geteuid() == 0 {

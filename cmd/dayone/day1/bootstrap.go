@@ -95,6 +95,9 @@ func runBootstrap(cmd *cobra.Command, o standalone.Options, versions render.Vers
 	if err != nil {
 		return err
 	}
+	if err := preflight.Prepared(o.Dir); err != nil {
+		return err
+	}
 	stop := serveStatus(cmd.Context(), &o.Options, config, statusListen)
 	defer stop()
 	defer keepLogs(cmd.Context(), o.Options, config.LogSpool)()

@@ -3,6 +3,8 @@ package day1
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -121,6 +123,9 @@ func newManifestsCommand() *cobra.Command {
 		Short: "Check all manifests and write those that dayone generates",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := preflight.Prepared(f.dir); err != nil {
+				return err
+			}
 			in, err := f.load(cmd)
 			if err != nil {
 				return err
@@ -147,6 +152,10 @@ func newManifestsCommand() *cobra.Command {
 func afterManifests(in *preflight.Input, dir string) string {
 	if in.Sidecar.Config.Flow != installconfig.FlowOpenShift {
 		return "dayone bootstrap --dir " + dir
+	}
+	_, err := os.Stat(filepath.Join(dir, installconfig.FileName))
+	if err == nil && !in.Sidecar.Cluster.Agent { // openshift-install has not read it, and would remove what was written
+		return "openshift-install create manifests --dir " + dir + ", then dayone manifests --dir " + dir + " again"
 	}
 	create := "create ignition-configs"
 	switch {
