@@ -53,3 +53,8 @@ func TestProse(t *testing.T) {
 	require.NoError(t, WriteTable(w, func(t io.Writer) { fmt.Fprintln(t, "a\tb") }))
 	assert.Equal(t, "a  b\n", out.String())
 }
+
+func TestReflow(t *testing.T) {
+	assert.Equal(t, "It writes two\nfiles:\n  one.yaml  the\n    first of\n    them\n  two.yaml\nand ends.\n\nMore.",
+		reflow("It writes\ntwo files:\n  one.yaml  the first of them\n  two.yaml\nand\nends.\n\nMore.\n", 15))
+}

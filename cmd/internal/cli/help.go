@@ -41,11 +41,28 @@ func widthOf(w io.Writer) int {
 	return helpWidth
 }
 
-// reflow breaks paragraphs at width; an empty line ends one.
+// reflow breaks paragraphs at width; an empty line ends one. A line that begins with two blanks stays a line of its own,
+// as in a list.
 func reflow(text string, width int) string {
 	paragraphs := strings.Split(strings.TrimSpace(text), "\n\n")
 	for i, p := range paragraphs {
-		paragraphs[i] = wordwrap.WrapString(strings.Join(strings.Fields(p), " "), uint(width))
+		var out, flowing []string
+		flush := func() {
+			if len(flowing) > 0 {
+				out = append(out, wordwrap.WrapString(strings.Join(flowing, " "), uint(width)))
+			}
+			flowing = nil
+		}
+		for _, line := range strings.Split(p, "\n") {
+			if strings.HasPrefix(line, "  ") {
+				flush()
+				out = append(out, wrapBelow(strings.TrimRight(line, " "), width, indentOf(line)+proseIndent, words)...)
+				continue
+			}
+			flowing = append(flowing, strings.Fields(line)...)
+		}
+		flush()
+		paragraphs[i] = strings.Join(out, "\n")
 	}
 	return strings.Join(paragraphs, "\n\n")
 }
