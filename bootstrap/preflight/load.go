@@ -117,8 +117,8 @@ func layering(dir string) (*installconfig.Sidecar, *installconfig.Document, erro
 	return sidecar, doc, err
 }
 
-// Prepared refuses a directory whose layering field is still in install-config.yaml: openshift-install would stop at the
-// field, and without the key that dayone prepare makes nodes would not ask for signatures.
+// Prepared refuses a directory whose layering field is still in install-config.yaml: openshift-install would stop at
+// the field, and without the key that dayone prepare makes nodes would not ask for signatures.
 func Prepared(dir string) error {
 	_, doc, err := layering(dir)
 	if err != nil || doc == nil || doc.Config == nil {

@@ -145,7 +145,8 @@ func TestUnpreparedDirectoryIsRefused(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "cluster")
 		code, _, stderr := dayone(t, "sample", "--dir", dir, "--flow", flow)
 		require.Equal(t, cli.ExitOK, code, stderr)
-		for _, args := range [][]string{{"manifests", "--dir", dir}, {"bootstrap", "--dir", dir, "--state-dir", t.TempDir()}} {
+		for _, args := range [][]string{{"manifests", "--dir", dir},
+			{"bootstrap", "--dir", dir, "--state-dir", t.TempDir()}} {
 			code, stdout, stderr := dayone(t, args...)
 			assert.Equal(t, cli.ExitRefused, code, "%s %s", flow, args)
 			assert.Contains(t, stderr, "[not-prepared] (run dayone prepare --dir "+dir+" first)")
@@ -162,7 +163,8 @@ func TestManifestsBeforeOpenShiftInstallsOwn(t *testing.T) {
 		code, _, stderr := dayone(t, args...)
 		require.Equal(t, cli.ExitOK, code, stderr)
 	}
-	for _, want := range []string{"openshift-install create manifests --dir " + dir + ", then dayone manifests --dir " + dir,
+	for _, want := range []string{
+		"openshift-install create manifests --dir " + dir + ", then dayone manifests --dir " + dir,
 		"openshift-install create ignition-configs --dir " + dir} {
 		code, stdout, stderr := dayone(t, "manifests", "--dir", dir)
 		require.Equal(t, cli.ExitOK, code, stderr)

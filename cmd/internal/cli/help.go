@@ -41,8 +41,8 @@ func widthOf(w io.Writer) int {
 	return helpWidth
 }
 
-// reflow breaks paragraphs at width; an empty line ends one. A line that begins with two blanks stays a line of its own,
-// as in a list.
+// reflow breaks paragraphs at width; an empty line ends one. A line that begins with two blanks stays a line of its
+// own, as in a list.
 func reflow(text string, width int) string {
 	paragraphs := strings.Split(strings.TrimSpace(text), "\n\n")
 	for i, p := range paragraphs {
