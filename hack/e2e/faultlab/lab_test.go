@@ -45,7 +45,9 @@ const runLimit = 5 * time.Minute
 
 // lab has what all cases share: the programs, an install directory and what a run without a fault ends in.
 type lab struct {
-	program, dir, base string
+	program, base string
+	// dir is the install directory as its user wrote it, prepared the same after dayone prepare.
+	dir, prepared string
 	registry, config   string
 	// state is the state directory of a run without a fault; digest is the masters' image that it built.
 	state, digest string
@@ -67,7 +69,8 @@ func newLab(t *testing.T) *lab {
 		require.NoError(t, program.Build(t.Context(), "../../..", o, filepath.Join(bin, p.name)))
 	}
 	registryPort, configPort := phasetest.FreePort(t), phasetest.FreePort(t)
-	l := &lab{program: filepath.Join(bin, "dayone"), dir: filepath.Join(bin, "cluster"), base: base,
+	l := &lab{program: filepath.Join(bin, "dayone"), base: base,
+		dir: filepath.Join(bin, "cluster"), prepared: filepath.Join(bin, "prepared"),
 		registry: net.JoinHostPort(phasetest.HostAddress(t), strconv.Itoa(registryPort)),
 		config:   net.JoinHostPort("127.0.0.1", strconv.Itoa(configPort)), state: filepath.Join(bin, "state")}
 	require.NoError(t, assets.WriteSample(l.dir))
@@ -77,6 +80,10 @@ func newLab(t *testing.T) *lab {
 	text := strings.Replace(string(raw), "host: 192.168.77.1\n    port: 5000",
 		fmt.Sprintf("host: %s\n    port: %d", phasetest.HostAddress(t), registryPort), 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	for _, argv := range [][]string{{"cp", "-a", l.dir, l.prepared}, {l.program, "prepare", "--dir", l.prepared}} {
+		out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
+		require.NoError(t, err, "%s: %s", argv, out)
+	}
 
 	started := time.Now()
 	end := l.start(t, l.state).serves()
@@ -141,7 +148,7 @@ func (l *lab) start(t *testing.T, state string, more ...string) *bootstrap {
 	}
 	b := &bootstrap{t: t, ended: make(chan struct{})}
 	b.log.ready = make(chan struct{})
-	b.cmd = exec.Command("prlimit", append([]string{memory, l.program, "bootstrap", "--dir", l.dir, "--state-dir", state,
+	b.cmd = exec.Command("prlimit", append([]string{memory, l.program, "bootstrap", "--dir", l.prepared, "--state-dir", state,
 		"--registry-listen", l.registry, "--config-listen", l.config}, more...)...)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	b.cmd.Stderr = &b.log
