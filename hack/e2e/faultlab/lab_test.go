@@ -47,8 +47,8 @@ const runLimit = 5 * time.Minute
 type lab struct {
 	program, base string
 	// dir is the install directory as its user wrote it, prepared the same after dayone prepare.
-	dir, prepared string
-	registry, config   string
+	dir, prepared    string
+	registry, config string
 	// state is the state directory of a run without a fault; digest is the masters' image that it built.
 	state, digest string
 	// took is how long that run was.
@@ -148,8 +148,8 @@ func (l *lab) start(t *testing.T, state string, more ...string) *bootstrap {
 	}
 	b := &bootstrap{t: t, ended: make(chan struct{})}
 	b.log.ready = make(chan struct{})
-	b.cmd = exec.Command("prlimit", append([]string{memory, l.program, "bootstrap", "--dir", l.prepared, "--state-dir", state,
-		"--registry-listen", l.registry, "--config-listen", l.config}, more...)...)
+	b.cmd = exec.Command("prlimit", append([]string{memory, l.program, "bootstrap", "--dir", l.prepared,
+		"--state-dir", state, "--registry-listen", l.registry, "--config-listen", l.config}, more...)...)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	b.cmd.Stderr = &b.log
 	require.NoError(t, b.cmd.Start())
