@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/renameio/v2"
 	"go.yaml.in/yaml/v3"
+
+	"dayone.dev/dayone/installconfig/report"
 )
 
 // SidecarDir is dayone's own directory inside the install directory.
@@ -53,7 +55,7 @@ func (s *Sidecar) Write(dir string) error {
 	return nil
 }
 
-// ReadSidecar loads what prepare stored. Without one it returns ErrNotPrepared.
+// ReadSidecar loads what prepare stored. Without one it returns ErrNotPrepared; a damaged one is a finding.
 func ReadSidecar(dir string) (*Sidecar, error) {
 	raw, err := os.ReadFile(SidecarPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +68,8 @@ func ReadSidecar(dir string) (*Sidecar, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(s); err != nil {
-		return nil, fmt.Errorf("read sidecar %s (run dayone prepare again): %w", SidecarPath(dir), err)
+		return nil, report.Finding{File: SidecarPath(dir), Rule: "yaml", Message: "the file is damaged: " + err.Error(),
+			Next: "put " + Field + " into " + FileName + " again, then run dayone prepare: it writes the file anew"}
 	}
 	setDefaults(&s.Config) // those of keys that an older version did not have
 	return s, nil

@@ -193,9 +193,11 @@ func TestSidecarThatIsDamaged(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, strings.HasPrefix(string(text), "# Written by dayone prepare from "), string(text))
 	assert.Contains(t, string(text), "\nonClusterLayering:\n  flow: standalone\n")
-	require.NoError(t, os.WriteFile(SidecarPath(dir), append(text, "later: key\n"...), 0o600))
-	_, err = ReadSidecar(dir)
-	require.ErrorContains(t, err, "run dayone prepare again")
+	for _, damaged := range []string{string(text) + "later: key\n", "", "{"} {
+		require.NoError(t, os.WriteFile(SidecarPath(dir), []byte(damaged), 0o600))
+		_, err = Prepare(dir)
+		require.ErrorContains(t, err, "put onClusterLayering into install-config.yaml again, then run dayone prepare")
+	}
 	require.NoError(t, os.Remove(SidecarPath(dir)))
 	require.NoError(t, os.MkdirAll(filepath.Join(SidecarPath(dir), "full"), 0o700))
 	require.ErrorContains(t, got.Write(dir), "write sidecar: ")
