@@ -34,7 +34,7 @@ func WriteTable(w io.Writer, rows func(io.Writer)) error {
 	return err
 }
 
-// blankEnds are blanks that nobody sees. A terminal would break a line for them.
+// blankEnds matches the blanks that end a line: tabwriter pads cells with them, and a narrow terminal would wrap them.
 var blankEnds = regexp.MustCompile(`(?m) +$`)
 
 const (

@@ -33,7 +33,7 @@ type restoreWatch struct {
 	log   *logrus.Entry
 
 	seen revision
-	// following says that each pool's revision comes to seen.
+	// following is true once an event handler notes the revision of each pool in seen.
 	following bool
 }
 
