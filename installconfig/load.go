@@ -10,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -145,7 +147,7 @@ func rootMapping(raw []byte) (*yaml.Node, error) {
 			return nil, report.Finding{File: FileName, Rule: "empty", Message: "the file is empty",
 				Next: "openshift-install create install-config writes one"}
 		}
-		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "correct the YAML at that line"}
+		return nil, malformed(err)
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); err == nil {
@@ -153,7 +155,7 @@ func rootMapping(raw []byte) (*yaml.Node, error) {
 			Message: "the file holds more than one YAML document; all but the first would be ignored",
 			Next:    "put everything into one document"}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, report.Finding{File: FileName, Rule: "yaml", Message: err.Error(), Next: "correct the YAML at that line"}
+		return nil, malformed(err)
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, report.Finding{File: FileName, Line: doc.Line, Rule: "yaml",
@@ -167,6 +169,23 @@ func rootMapping(raw []byte) (*yaml.Node, error) {
 			Next: "write the values out instead of the aliases"}
 	}
 	return doc.Content[0], nil
+}
+
+// yamlError is what the library says of text that is no YAML. It leaves out the line when that is the first.
+var yamlError = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
+
+// malformed places an error of the YAML library.
+func malformed(err error) report.Finding {
+	message := err.Error()
+	line := 1
+	if m := yamlError.FindStringSubmatch(message); m != nil {
+		message = message[len(m[0]):]
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = n
+		}
+	}
+	return report.Finding{File: FileName, Line: line, Rule: "yaml", Message: message,
+		Next: "correct the YAML at that line"}
 }
 
 func topLevel(root *yaml.Node) *yaml.Node {

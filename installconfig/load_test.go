@@ -235,6 +235,24 @@ func TestParseRefusesNonMapping(t *testing.T) {
 	}
 }
 
+func TestParseNamesTheLineOfBrokenYAML(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		line       int
+	}{
+		{"the first", "a: b: c\n", 1},
+		{"the third", "a: b\nc: d\n  e: f\n", 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parse([]byte(c.text))
+			require.Len(t, report.Of(err), 1)
+			found := report.Of(err)[0]
+			assert.Equal(t, c.line, found.Line)
+			assert.Equal(t, "mapping values are not allowed in this context", found.Message)
+		})
+	}
+}
+
 func TestStrippedKeepsOtherBytes(t *testing.T) {
 	doc, err := parse([]byte(sample))
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ type check func(*directory, *Input, *report.Report)
 func installChecks() []check {
 	return append([]check{unsupportedFlows, plainFiles, poolsExist, customPools, streams, runc, trust, sshKeys,
 		rolloutLimits, idleSettings, baseImage, ownBase, ownRegistries, signaturePolicy, invalidIgnition, unselected,
-		unreadKinds},
+		unreadKinds, unusedRegistry},
 		layeringChecks()...)
 }
 

@@ -126,10 +126,35 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 }
 
+func TestRegistryKeysThatNobodyUses(t *testing.T) {
+	dir := sample(t)
+	replace(t, dir, "install-config.yaml", "  pools:\n", "  registry: {pushAuthFile: nosuch.json, baseImagePullSecret: x}\n"+
+		"  pools:\n")
+	in, err := Load(dir, platform)
+	require.NoError(t, err)
+	var paths []string
+	for _, w := range in.Warnings {
+		if w.Rule == "registry-unused" {
+			paths = append(paths, w.Path)
+			assert.Positive(t, w.Line)
+		}
+	}
+	assert.Equal(t, []string{"onClusterLayering.registry.pushAuthFile",
+		"onClusterLayering.registry.baseImagePullSecret"}, paths)
+
+	in, err = Load(generating(t), platform)
+	require.NoError(t, err)
+	assert.Empty(t, in.Warnings, "generated MachineOSConfigs use them")
+}
+
 func TestSignaturePolicy(t *testing.T) {
 	dir := sample(t)
 	replace(t, dir, "install-config.yaml", "  pools:\n", "  signaturePolicyFile: policy.json\n  pools:\n")
 	file := filepath.Join(dir, "policy.json")
+	_, err := Load(dir, platform)
+	require.Len(t, report.Of(err), 1)
+	assert.Equal(t, "unreadable", report.Of(err)[0].Rule)
+	assert.Contains(t, report.Of(err)[0].Next, "relative to the install directory")
 	for _, c := range []struct {
 		content string
 		fine    bool

@@ -16,13 +16,13 @@ func signaturePolicy(d *directory, in *Input, rep *report.Report) {
 	if name == "" {
 		return
 	}
-	raw, err := d.file(name)
-	if err == nil {
-		err = imagepolicy.Check(raw)
-	}
-	if err != nil {
-		rep.Errorf(report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".signaturePolicyFile",
-			Rule: "signature-policy", Next: "write it as containers-policy.json(5) says"}, "read signature policy: %v", err)
+	at := report.Finding{File: installconfig.FileName, Path: installconfig.Field + ".signaturePolicyFile",
+		Rule: "unreadable", Next: "the path is relative to the install directory"}
+	if raw, err := d.file(name); err != nil {
+		rep.Errorf(at, "the signature policy cannot be read: %v", err)
+	} else if err := imagepolicy.Check(raw); err != nil {
+		at.Rule, at.Next = "signature-policy", "write it as containers-policy.json(5) says"
+		rep.Errorf(at, "%s: %v", name, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/installconfig"
+	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/disruption"
 	"dayone.dev/dayone/rebase/fleet/proposal"
@@ -35,6 +36,8 @@ type Directory struct {
 	dir     string
 	in      *preflight.Input
 	install *Plan
+	// unprepared warns that dayone prepare has not run.
+	unprepared []string
 }
 
 // Read reads and checks an install directory.
@@ -47,7 +50,21 @@ func Read(dir, platform string, versions render.Versions) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Directory{dir, in, install}, nil
+	d := &Directory{dir: dir, in: in, install: install, unprepared: unprepared(dir)}
+	install.Warnings = append(install.Warnings, d.unprepared...)
+	return d, nil
+}
+
+// unprepared says what a plan lacks as long as dayone prepare has not run.
+func unprepared(dir string) []string {
+	var found report.Finding
+	if !errors.As(preflight.Prepared(dir), &found) {
+		return nil
+	}
+	found.Severity = report.Warning
+	found.Message += ", and what dayone prepare makes is not in this plan: the key that signs images, and the policy by " +
+		"which nodes ask for signatures"
+	return []string{found.Error()}
 }
 
 // IsInstallDirectory tells an install directory from a dump.
@@ -84,6 +101,7 @@ func (d *Directory) Since(ctx context.Context, earlier *Directory, at time.Time)
 	}
 	f, before := d.Forecast(at), earlier.install
 	f.Refused = settings.Refused
+	f.Install.Warnings = append(f.Install.Warnings, earlier.unprepared...)
 	for i := range f.Pools {
 		pool := &f.Pools[i]
 		foreseen, known, err := d.install.Change(pool.Pool, before, settings)

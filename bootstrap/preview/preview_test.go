@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/preview"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets"
 	"dayone.dev/dayone/manifests/render"
 	"dayone.dev/dayone/rebase/disruption"
@@ -93,4 +95,23 @@ func TestEqualInputHasEqualTargets(t *testing.T) {
 			assert.False(t, known, "%v %v", worker, err)
 		})
 	}
+}
+
+func TestPlanOfAnUnpreparedDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	require.NoError(t, assets.WriteSample(dir))
+	warnings := func() string {
+		d, err := preview.Read(dir, "linux/amd64", render.VersionsOf("v1"))
+		require.NoError(t, err)
+		return strings.Join(d.Forecast(time.Unix(0, 0)).Install.Warnings, "\n")
+	}
+	assert.Contains(t, warnings(), "run dayone prepare --dir "+dir)
+
+	layering, err := preflight.Layering(dir)
+	require.NoError(t, err)
+	_, err = preflight.PrepareSigning(dir, layering.Config.Signing)
+	require.NoError(t, err)
+	_, err = installconfig.Prepare(dir)
+	require.NoError(t, err)
+	assert.Empty(t, warnings())
 }

@@ -14,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/preflight"
 	"dayone.dev/dayone/bootstrap/preview"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube"
+	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/manifests/assets"
 )
 
@@ -71,9 +73,10 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 		"pool master: 3 nodes have registry.example.com/ocp/master-os from the start, 2 boots",
 		"  reboot: soft (likely) where the disk has the base image and its OS can, else hard\n",
 		"pool worker: nodes join with the base OS image", "then Drain, Reboot", "buildah engine",
-		"nothing prevents the installation"} {
+		"[not-prepared] (run dayone prepare --dir " + dir} {
 		assert.Contains(t, out, want)
 	}
+	assert.NotContains(t, out, "nothing prevents the installation")
 	assert.Regexp(t, `master +file /etc/motd +10-master-motd \(openshift/10-master-motd.yaml\)`, out)
 	assert.Regexp(t, `master +unit demo-hello.service +30-master-hello`, out)
 	assert.NoDirExists(t, filepath.Join(dir, ".dayone"), "nothing is written")
@@ -88,6 +91,16 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	code, out, _ = dayone(t, "plan", "--dir", dir, "-o", "yaml")
 	assert.Equal(t, cli.ExitOK, code)
 	assert.Contains(t, out, "baseImage: registry.example.com/ocp/base-os:1")
+
+	layering, err := preflight.Layering(dir)
+	require.NoError(t, err)
+	_, err = preflight.PrepareSigning(dir, layering.Config.Signing)
+	require.NoError(t, err)
+	_, err = installconfig.Prepare(dir)
+	require.NoError(t, err)
+	code, out, errs = dayone(t, "plan", "--dir", dir)
+	require.Equal(t, cli.ExitOK, code, errs)
+	assert.Contains(t, out, "nothing prevents the installation")
 }
 
 // TestPlanHasGeneratedMachineOSConfig has a pool whose Containerfile stands in install-config.yaml.
