@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -83,6 +84,11 @@ func RunHandOver(ctx context.Context, o HandOverOptions) error {
 	defer stop()
 	run := o.HandOver.Options(plan, o.Log)
 	run.Source, run.Observe = source, o.Observe
+	// The next process empties it, should this one be killed: copies need the push credentials in files.
+	run.TempDir = filepath.Join(dir.StateDir, scratchDir)
+	if err := os.MkdirAll(run.TempDir, 0o700); err != nil {
+		return fmt.Errorf("make scratch directory: %w", err)
+	}
 	run.Revoke = func(context.Context) error { return End(dir.StateDir, plan.Registry, "") }
 	return handover.Run(ctx, run)
 }

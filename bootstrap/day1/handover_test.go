@@ -86,6 +86,10 @@ func TestHandOverFromStateDirectory(t *testing.T) {
 		info, err := os.Stat(auth)
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		// The next process empties this directory, should this one be killed now.
+		credentials, err := filepath.Glob(filepath.Join(h.StateDir, scratchDir, "handover-*", "*.json"))
+		require.NoError(t, err)
+		assert.NotEmpty(t, credentials)
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "does not exist yet")

@@ -25,8 +25,10 @@ const (
 	hostPullSecret = "/root/.docker/config.json"
 	// hostRegistries has the mirrors for programs of this host.
 	hostRegistries = "/etc/containers/registries.conf"
+	// installerDir comes with the bootstrap node's Ignition config.
+	installerDir = "/opt/openshift"
 	// installerManifests are those of the installer and of the user; releaseScript asks the release image for its parts.
-	installerManifests = "/opt/openshift/openshift"
+	installerManifests = installerDir + "/openshift"
 	releaseScript      = "/usr/local/bin/release-image.sh"
 	// recordsDir has the service records, which the installer's gather takes as they are.
 	recordsDir = "/var/log/openshift"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -80,6 +81,9 @@ func run(ctx context.Context, o Options, records *records) error {
 		return err
 	}
 	f.host.Warn()
+	if why := misplaced(o.Root); why != "" {
+		o.Log.Warn(why)
+	}
 	if err = day1.CheckDisk(o.Options, in.Sidecar.Config.Build); err == nil {
 		err = f.run(ctx, j)
 	}
@@ -87,6 +91,15 @@ func run(ctx context.Context, o Options, records *records) error {
 		return fallBack(ctx, f, j, err)
 	}
 	return err
+}
+
+// misplaced says why nothing will come of the flow on this host; empty: it may.
+func misplaced(root string) string {
+	if _, err := os.Stat(filepath.Join(root, installerDir)); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return "there is no " + installerDir + ": this host is not the bootstrap node of openshift-install, or its Ignition " +
+		"config has not run. The flow waits for that node's programs; dayone ignition makes the node run it"
 }
 
 // newFlow finds how nodes reach this host.

@@ -50,13 +50,13 @@ func (o Options) Validate() error {
 	if o.NewEngine == nil {
 		return errors.New("bootstrap options: no engine for Containerfiles")
 	}
-	return checkProgram("the node agent", o.DaemonBinary, "--daemon")
+	return nil
 }
 
-// checkRegistryBinary wants the program where the images go to the cluster's own registries.
-func (o Options) checkRegistryBinary(c installconfig.Config) error {
-	if !c.InCluster() {
-		return nil
+// checkPrograms wants those that nodes get: the registry's only where the images go to the cluster's own.
+func (o Options) checkPrograms(c installconfig.Config) error {
+	if err := checkProgram("the node agent", o.DaemonBinary, "--daemon"); err != nil || !c.InCluster() {
+		return err
 	}
 	return checkProgram("the registry of control-plane nodes", o.RegistryBinary, "--registry-program")
 }

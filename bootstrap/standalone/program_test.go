@@ -17,25 +17,26 @@ import (
 	"dayone.dev/dayone/registry/wanted"
 )
 
-// TestProgramOfTheMastersRegistries checks that a host without dayone-registry is refused before anything starts, and
-// that a host whose images go to the user's registry does not need the program.
-func TestProgramOfTheMastersRegistries(t *testing.T) {
+// TestProgramsOfNodes checks that a host without the programs that nodes get is refused before anything starts, and that
+// a host whose images go to the user's registry does not need dayone-registry.
+func TestProgramsOfNodes(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "dayone-registry")
 	require.NoError(t, os.WriteFile(there, []byte("program"), 0o700))
 	own := installconfig.Registry{Type: installconfig.RegistryCluster}
 	for _, c := range []struct {
-		name, file string
-		registry   installconfig.Registry
-		reason     string
+		name, daemon, file string
+		registry           installconfig.Registry
+		reason             string
 	}{
-		{"there", there, own, ""},
-		{"missing", filepath.Join(dir, "other"), own, "--registry-program"},
-		{"a directory", dir, own, "is not a regular file"},
-		{"a registry of the user's", "", installconfig.Registry{Type: installconfig.RegistryExternal}, ""},
+		{"there", there, there, own, ""},
+		{"missing", there, filepath.Join(dir, "other"), own, "--registry-program"},
+		{"a directory", there, dir, own, "is not a regular file"},
+		{"a registry of the user's", there, "", installconfig.Registry{Type: installconfig.RegistryExternal}, ""},
+		{"no agent", filepath.Join(dir, "other"), there, own, "--daemon"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := Options{RegistryBinary: c.file}.checkRegistryBinary(installconfig.Config{Registry: c.registry})
+			err := Options{DaemonBinary: c.daemon, RegistryBinary: c.file}.checkPrograms(installconfig.Config{Registry: c.registry})
 			if c.reason == "" {
 				require.NoError(t, err)
 				return

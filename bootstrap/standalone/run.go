@@ -77,7 +77,7 @@ func run(ctx context.Context, o Options) error {
 			Next: "patch the installer's bootstrap host with dayone ignition, or set flow: standalone for a cluster whose " +
 				"bootstrap host dayone owns"}
 	}
-	if err := o.checkRegistryBinary(in.Sidecar.Config); err != nil {
+	if err := o.checkPrograms(in.Sidecar.Config); err != nil {
 		return err
 	}
 	mark, err := day1.Ended(o.StateDir, phaseHandOver)

@@ -328,6 +328,11 @@ func TestBadReferences(t *testing.T) {
 		_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: ref}, "")
 		assert.Error(t, err, "%q", ref)
 	}
+	for image, missing := range map[string]string{"busybox": "the registry is missing",
+		"registry.example.com": "the repository is missing"} {
+		_, err := transfer.Inspect(t.Context(), transfer.Endpoint{Reference: image}, "")
+		require.ErrorContains(t, err, missing, image)
+	}
 }
 
 func TestTempDirIsEmptied(t *testing.T) {

@@ -93,7 +93,11 @@ func (e Endpoint) parse() (types.ImageReference, error) {
 		return nil, fmt.Errorf("parse image %q: %w", e.Reference, err)
 	}
 	if !strings.HasPrefix(name, reference.Domain(named)+"/") {
-		return nil, fmt.Errorf("parse image %q: the registry is missing, write HOST/REPOSITORY", e.Reference)
+		missing := "registry"
+		if strings.Contains(name, ".") && !strings.Contains(name, "/") {
+			missing = "repository"
+		}
+		return nil, fmt.Errorf("parse image %q: the %s is missing, write HOST/REPOSITORY", e.Reference, missing)
 	}
 	// a tag beside a digest says nothing and is refused by the transport
 	if digested, ok := named.(reference.Digested); ok {

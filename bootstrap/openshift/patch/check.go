@@ -21,11 +21,6 @@ import (
 // stateFile is the installer's memory of what it made.
 const stateFile = ".openshift_install_state.json"
 
-// missing explains why the file is not there.
-func missing(f file) error {
-	return f.refuse("bootstrap-ign-missing", "run "+f.create()+" first", "there is none in the install directory")
-}
-
 // check refuses a directory in which the installer would throw a patched bootstrap.ign away: it makes bootstrap.ign
 // anew, with no more than a warning, when something that it is made from has changed.
 func check(of file) error {

@@ -55,7 +55,7 @@ func Apply(dir string, a Additions) (Result, error) {
 	if err := check(f); err != nil {
 		return Result{}, err
 	}
-	raw, err := read(f)
+	raw, err := read(f, "run "+f.create()+" first")
 	if err != nil {
 		return Result{}, err
 	}
@@ -95,7 +95,7 @@ func Apply(dir string, a Additions) (Result, error) {
 // is taken out.
 func Remove(dir, name string) (Result, error) {
 	f := file{dir, name}
-	raw, err := read(f)
+	raw, err := read(f, "there is nothing to remove then; name another install directory with --dir")
 	if err != nil {
 		return Result{}, err
 	}
@@ -117,10 +117,11 @@ func (f file) backup() string {
 	return filepath.Join(f.dir, installconfig.SidecarDir, f.name+backupEnd)
 }
 
-func read(f file) ([]byte, error) {
+// read takes what to do where the file is not there.
+func read(f file, next string) ([]byte, error) {
 	raw, err := os.ReadFile(f.path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing(f)
+		return nil, f.refuse("bootstrap-ign-missing", next, "there is none in the install directory")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.name, err)

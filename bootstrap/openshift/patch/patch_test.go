@@ -98,6 +98,8 @@ func TestPatchIsIdempotentAndRemoveIsExact(t *testing.T) {
 	removed, err = patch.Remove(dir, installconfig.BootstrapIgnition)
 	require.NoError(t, err)
 	assert.False(t, removed.Changed, "twice is once")
+	_, err = patch.Remove(t.TempDir(), installconfig.BootstrapIgnition)
+	require.ErrorContains(t, err, "nothing to remove")
 }
 
 func TestRemoveKeepsWhatOthersAddedLater(t *testing.T) {

@@ -3,6 +3,7 @@ package day1
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,6 +98,7 @@ func newHoldCommand() *cobra.Command {
 			"for it",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(cmd.ErrOrStderr(), "waiting until every image of "+stateDir+" is in its final registry")
 			return openshift.Hold(cmd.Context(), stateDir, holdInterval)
 		},
 	}
