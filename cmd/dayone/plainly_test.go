@@ -32,7 +32,7 @@ func TestWrongPathsAreToldInSentences(t *testing.T) {
 		"manifests --dir gone":                     "give it with --dir",
 		"plan --dir gone":                          "give it with --dir",
 		"ignition --dir gone":                      "give it with --dir",
-		"ignition --dir empty --remove":            "run openshift-install create ignition-configs",
+		"ignition --dir empty --remove":            "there is nothing to remove",
 		"build --dir gone --pool master":           "give it with --dir",
 		"bootstrap --dir gone":                     "give it with --dir",
 		"bootstrap --flow sideways":                "write standalone or openshift",
