@@ -128,8 +128,8 @@ func TestGenerateRefuses(t *testing.T) {
 
 func TestRegistryKeysThatNobodyUses(t *testing.T) {
 	dir := sample(t)
-	replace(t, dir, "install-config.yaml", "  pools:\n", "  registry: {pushAuthFile: nosuch.json, baseImagePullSecret: x}\n"+
-		"  pools:\n")
+	replace(t, dir, "install-config.yaml", "  pools:\n",
+		"  registry: {pushAuthFile: nosuch.json, baseImagePullSecret: x}\n  pools:\n")
 	in, err := Load(dir, platform)
 	require.NoError(t, err)
 	var paths []string

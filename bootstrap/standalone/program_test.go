@@ -17,8 +17,8 @@ import (
 	"dayone.dev/dayone/registry/wanted"
 )
 
-// TestProgramsOfNodes checks that a host without the programs that nodes get is refused before anything starts, and that
-// a host whose images go to the user's registry does not need dayone-registry.
+// TestProgramsOfNodes checks that a host without the programs that nodes get is refused before anything starts, and
+// that a host whose images go to the user's registry does not need dayone-registry.
 func TestProgramsOfNodes(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "dayone-registry")
@@ -36,7 +36,8 @@ func TestProgramsOfNodes(t *testing.T) {
 		{"no agent", filepath.Join(dir, "other"), there, own, "--daemon"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := Options{DaemonBinary: c.daemon, RegistryBinary: c.file}.checkPrograms(installconfig.Config{Registry: c.registry})
+			o := Options{DaemonBinary: c.daemon, RegistryBinary: c.file}
+			err := o.checkPrograms(installconfig.Config{Registry: c.registry})
 			if c.reason == "" {
 				require.NoError(t, err)
 				return
