@@ -76,6 +76,9 @@ type Pool struct {
 	Done bool `json:"done"`
 	// Faults are what an administrator must change, in words.
 	Faults []string `json:"faults,omitempty"`
+	// Conditions are what the pool complains of, such as an image that cannot be built: nodes that have the target do not
+	// have what was asked for then.
+	Conditions []string `json:"conditions,omitempty"`
 	// RecheckSeconds is after which time the answer may change without any object changing, rounded up; 0: it does not.
 	RecheckSeconds int `json:"lookAgainSeconds,omitempty"`
 	// Effect is what the target does to the nodes that do not have it; absent where the objects do not say.
@@ -124,6 +127,7 @@ func planPool(view *rollout.PoolView, at time.Time) Pool {
 	}
 	plan := view.Plan(at)
 	out := Pool{Plan: plan, Layered: view.Layered, Done: view.Done(plan), Faults: view.Faults,
+		Conditions:     degraded(view.Object),
 		RecheckSeconds: int(math.Ceil(plan.RecheckAfter.Seconds())), view: view}
 	if out.Next == nil {
 		out.Next = []string{}
@@ -136,10 +140,15 @@ func (p *Plan) Only(pool string) error {
 	if pool == "" {
 		return nil
 	}
-	p.Pools = slices.DeleteFunc(p.Pools, func(have Pool) bool { return have.Pool != pool })
-	if len(p.Pools) == 0 {
-		return fmt.Errorf("plan pool %s: %s has no such pool", pool, p.Source)
+	at := slices.IndexFunc(p.Pools, func(have Pool) bool { return have.Pool == pool })
+	if at < 0 {
+		names := make([]string, 0, len(p.Pools))
+		for i := range p.Pools {
+			names = append(names, p.Pools[i].Pool)
+		}
+		return fmt.Errorf("plan pool %s: %s has no such pool; the pools are %s", pool, p.Source, some(names))
 	}
+	p.Pools = p.Pools[at : at+1]
 	return nil
 }
 
@@ -164,7 +173,8 @@ func (p *Plan) Progress() Progress {
 
 func (p *Pool) progress() Progress {
 	switch {
-	case len(p.Faults) > 0 || slices.ContainsFunc(p.Verdicts, func(v rollout.Verdict) bool { return stuck(v.Phase) }):
+	case len(p.Faults) > 0, len(p.Conditions) > 0,
+		slices.ContainsFunc(p.Verdicts, func(v rollout.Verdict) bool { return stuck(v.Phase) }):
 		return Attention
 	case !p.Done:
 		return UnderWay
@@ -204,13 +214,23 @@ func (p *Pool) ByUrgency() []rollout.Verdict {
 	return verdicts
 }
 
-// degraded are the conditions of a pool that say that something is wrong.
+// degraded are the conditions of a pool that say that something is wrong. Degraded itself only repeats another, if that
+// is there.
 func degraded(p *mcfgv1.MachineConfigPool) []string {
-	var out []string
+	var out, summary []string
 	for _, c := range p.Status.Conditions {
-		if c.Status == "True" && strings.HasSuffix(string(c.Type), "Degraded") {
-			out = append(out, strings.TrimSuffix(fmt.Sprintf("%s (%s): %s", c.Type, c.Reason, c.Message), ": "))
+		if c.Status != "True" || !strings.HasSuffix(string(c.Type), "Degraded") {
+			continue
 		}
+		says := strings.TrimSuffix(fmt.Sprintf("%s (%s): %s", c.Type, c.Reason, c.Message), ": ")
+		if c.Type == mcfgv1.MachineConfigPoolDegraded {
+			summary = []string{says}
+			continue
+		}
+		out = append(out, says)
+	}
+	if len(out) == 0 {
+		return summary
 	}
 	return out
 }

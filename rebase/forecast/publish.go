@@ -87,9 +87,8 @@ type poolForecast struct {
 	Paused   bool              `json:"paused"`
 	// Outstanding is what the pool's image waits for.
 	Outstanding string `json:"outstanding,omitempty"`
-	// Conditions are what the pool complains of, Unknown what the forecast does not know.
-	Conditions []string `json:"conditions,omitempty"`
-	Unknown    []string `json:"unknown,omitempty"`
+	// Unknown is what the forecast does not know.
+	Unknown []string `json:"unknown,omitempty"`
 }
 
 // poolNodes is the value of KeyNodes.
@@ -164,13 +163,13 @@ func (l *poolNodes) keep(n int) bool {
 func (p *Pool) bounded(actor disruption.Actor, unknown []string) *poolForecast {
 	pool := *p
 	pool.Next = pool.Next[:min(len(pool.Next), maxNext)]
-	f := &poolForecast{Actor: actor, Pool: &pool, Paused: p.Paused(), Conditions: degraded(p.view.Object),
-		Unknown: unknown}
+	f := &poolForecast{Actor: actor, Pool: &pool, Paused: p.Paused(), Unknown: unknown}
 	if p.view.Building {
 		f.Outstanding = p.view.Pool.Hold
 	}
-	for i, c := range f.Conditions {
-		f.Conditions[i] = cut(c)
+	pool.Conditions = slices.Clone(p.Conditions)
+	for i, c := range pool.Conditions {
+		pool.Conditions[i] = cut(c)
 	}
 	if p.Effect == nil {
 		return f

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,6 +49,9 @@ type Node struct {
 	Faults         []string `json:"faults,omitempty"`
 	// Waiting is how many nodes of the pool go now or wait.
 	Waiting int `json:"-"`
+
+	// stale: the pool's target is not what was asked for, because that cannot be rendered or built.
+	stale bool
 }
 
 // Why says where a node stands in the transition to its pool's target, and what it waits for.
@@ -55,8 +59,7 @@ func Why(in Input, name string) (*Node, error) {
 	name = strings.TrimPrefix(name, "node/")
 	i := slices.IndexFunc(in.Cluster.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("explain node %s: %s has no such node; the nodes are %s", name, in.Source,
-			someNodes(in.Cluster.Nodes))
+		return nil, neither(in, name)
 	}
 	node := in.Cluster.Nodes[i]
 	out := &Node{Source: in.Source, At: in.At.UTC().Truncate(time.Second), Node: name}
@@ -78,6 +81,10 @@ func Why(in Input, name string) (*Node, error) {
 	}
 	out.place(&all[at])
 	out.PoolConditions = degraded(pool)
+	out.stale = slices.ContainsFunc(pool.Status.Conditions, func(c mcfgv1.MachineConfigPoolCondition) bool {
+		return c.Status == corev1.ConditionTrue &&
+			(c.Type == mcfgv1.MachineConfigPoolImageBuildDegraded || c.Type == mcfgv1.MachineConfigPoolRenderDegraded)
+	})
 	return out, nil
 }
 
@@ -96,7 +103,7 @@ func placementOf(c *rollout.Cluster) *rollout.Placement {
 // Progress is how far the node is.
 func (n *Node) Progress() Progress {
 	switch {
-	case n.Verdict == nil, stuck(n.Verdict.Phase), len(n.Faults) > 0:
+	case n.Verdict == nil, stuck(n.Verdict.Phase), len(n.Faults) > 0, n.stale:
 		return Attention
 	case n.Verdict.Phase == rollout.PhaseUpdated:
 		return Done
@@ -104,17 +111,27 @@ func (n *Node) Progress() Progress {
 	return UnderWay
 }
 
-// someNodes names nodes for a user who mistyped one.
-func someNodes(nodes []*corev1.Node) string {
+// neither says that a name is none of the cluster's: whoever asks may have meant a node or a pool.
+func neither(in Input, name string) error {
+	nodes, pools := make([]string, 0, len(in.Cluster.Nodes)), make([]string, 0, len(in.Cluster.Pools))
+	for _, n := range in.Cluster.Nodes {
+		nodes = append(nodes, n.Name)
+	}
+	for i := range in.Cluster.Pools {
+		pools = append(pools, in.Cluster.Pools[i].Name)
+	}
+	return fmt.Errorf("explain %s: %s has no such node and no such pool; the nodes are %s; the pools are %s", name,
+		in.Source, some(nodes), some(pools))
+}
+
+// some of the names are for a user who mistyped one.
+func some(names []string) string {
 	const most = 10
-	names := make([]string, 0, most)
-	for i := range nodes[:min(len(nodes), most)] {
-		names = append(names, nodes[i].Name)
+	slices.Sort(names)
+	if len(names) > most {
+		names = append(names[:most:most], fmt.Sprintf("and %d more", len(names)-most))
 	}
-	if len(nodes) > most {
-		names = append(names, fmt.Sprintf("and %d more", len(nodes)-most))
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // report adds what the node's annotations say.

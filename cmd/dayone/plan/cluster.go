@@ -149,6 +149,9 @@ func writePool(w io.Writer, p *forecast.Pool) error {
 			fmt.Fprintf(w, "  to fix: %s\n", fault)
 		}
 	}
+	for _, complaint := range p.Conditions {
+		fmt.Fprintf(w, "  to fix: %s\n", complaint)
+	}
 	if len(p.Verdicts) == 0 {
 		return nil
 	}

@@ -132,7 +132,57 @@ func TestPlanOfADump(t *testing.T) {
 	assert.Regexp(t, `w2 +Waiting +1 +MaxUnavailable`, out)
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "--pool", "gpu")
 	assert.Equal(t, cli.ExitFailed, code)
-	assert.Contains(t, errs, "no such pool")
+	assert.Contains(t, errs, "no such pool; the pools are worker")
+}
+
+// TestAPoolThatComplains has every node of a pool at its target, but that is not what was asked for.
+func TestAPoolThatComplains(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	const says = "there is no Secret dayone/os-push; create it"
+	world := func(kind mcfgv1.MachineConfigPoolConditionType) []client.Object {
+		objects := rolloutWorld()[:2]
+		for _, c := range []mcfgv1.MachineConfigPoolConditionType{mcfgv1.MachineConfigPoolDegraded, kind} {
+			pool := objects[0].(*mcfgv1.MachineConfigPool)
+			pool.Status.Conditions = append(pool.Status.Conditions, mcfgv1.MachineConfigPoolCondition{Type: c,
+				Status: corev1.ConditionTrue, Reason: "BuildFailed", Message: says})
+		}
+		mosc := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+		mosc.Spec.MachineConfigPool.Name = "worker"
+		mosc.Status.Conditions = []metav1.Condition{{Type: manifests.ConditionOptedIn, Status: metav1.ConditionFalse,
+			Reason: "SecretMissing"}}
+		earlier := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
+		earlier.Spec.MachineConfig.Name, earlier.Spec.MachineOSConfig.Name = plannedConfig, "worker"
+		require.NoError(t, machineosbuild.Move(earlier, machineosbuild.Failed, machineosbuild.Cause{
+			Class: build.ClassUser, Message: "of an earlier Containerfile"}, time.Unix(1_700_000_001, 0)))
+		return append(objects, mosc, earlier)
+	}
+	for _, c := range []struct {
+		name string
+		kind mcfgv1.MachineConfigPoolConditionType
+		node int
+	}{
+		{"no image", mcfgv1.MachineConfigPoolImageBuildDegraded, cli.ExitAttention},
+		{"no rendered config", mcfgv1.MachineConfigPoolRenderDegraded, cli.ExitAttention},
+		{"another node failed", mcfgv1.MachineConfigPoolNodeDegraded, cli.ExitOK},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := writeDump(t, world(c.kind))
+			for _, asks := range []struct {
+				args []string
+				code int
+			}{{[]string{"plan"}, cli.ExitAttention}, {[]string{"why", "worker"}, cli.ExitAttention},
+				{[]string{"why", "w0"}, c.node}} {
+				args := slices.Concat([]string{"cluster"}, asks.args, []string{"--from", dir, "--exit-code"})
+				code, out, errs := dayone(t, args...)
+				assert.Equal(t, asks.code, code, "%v %s", asks.args, errs)
+				assert.Contains(t, out, string(c.kind)+" (BuildFailed): "+says)
+				assert.NotContains(t, out, "\n  to fix: Degraded")
+				assert.NotContains(t, out, "earlier Containerfile", "it is not what must be mended")
+			}
+			_, out, _ := dayone(t, "cluster", "plan", "--from", dir, "-o", "json")
+			assert.Contains(t, out, `"conditions"`)
+		})
+	}
 }
 
 func TestWhyOfADump(t *testing.T) {
@@ -164,7 +214,7 @@ func TestWhyOfADump(t *testing.T) {
 	}
 	code, _, errs := dayone(t, "cluster", "why", "w9", "--from", dir)
 	assert.Equal(t, cli.ExitFailed, code)
-	assert.Contains(t, errs, "w0, w1, w2, w3")
+	assert.Contains(t, errs, "no such node and no such pool; the nodes are stray, w0, w1, w2, w3; the pools are worker")
 }
 
 // TestWhyNamesAFailedBuild asks of a node and of its pool while the pool's newest build has failed: with what dayone

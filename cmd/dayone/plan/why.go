@@ -9,11 +9,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"dayone.dev/dayone/bootstrap/gather/buildlogs"
 	"dayone.dev/dayone/build"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/cmd/internal/connect"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/fleet/snapshot"
 	"dayone.dev/dayone/rebase/forecast"
 	"dayone.dev/dayone/rebase/target"
@@ -104,8 +106,16 @@ func poolNamed(in forecast.Input, text string) (name string, is bool) {
 	return text, false
 }
 
-// failed is the failed build of a pool.
+// failed is the failed build of a pool. One of a MachineOSConfig that is not opted in belongs to an earlier wish: it is
+// something else that must be mended.
 func (q asked) failed(ctx context.Context, pool string) (*failedBuild, error) {
+	for i := range q.in.Cluster.Configs {
+		c := &q.in.Cluster.Configs[i]
+		if c.Spec.MachineConfigPool.Name == pool && meta.IsStatusConditionFalse(c.Status.Conditions,
+			manifests.ConditionOptedIn) {
+			return nil, nil
+		}
+	}
 	f, name, err := buildlogs.Failed(ctx, q.from, q.namespace, pool, q.in.Cluster.Builds)
 	if err != nil || f == nil {
 		return nil, err
@@ -167,7 +177,8 @@ func writeFailed(w io.Writer, pool string, b *failedBuild) error {
 	}
 	fmt.Fprintf(w, "MachineOSBuild %s failed (%s): %s\n", b.MachineOSBuild, b.Class, b.Message)
 	if b.Line > 0 {
-		fmt.Fprintf(w, "  place:   line %d of the Containerfile: %s\n", b.Line, b.Instruction)
+		place := fmt.Sprintf("line %d of the Containerfile: %s", b.Line, b.Instruction)
+		fmt.Fprintf(w, "  place:   %s\n", strings.TrimSuffix(place, ": "))
 	}
 	if b.Next != "" {
 		fmt.Fprintf(w, "  next:    %s\n", b.Next)
@@ -197,7 +208,7 @@ func writeNode(w io.Writer, n *forecast.Node) error {
 		line("desired", cmp.Or(n.Desired.Config, "nothing")+inImage(n.Desired))
 	}
 	line("target", describeTarget(n.Target))
-	line("agent", strings.TrimSuffix(n.State+": "+n.Reason, ": "))
+	line("agent", strings.TrimPrefix(strings.TrimSuffix(n.State+": "+n.Reason, ": "), ": "))
 	line("drain", n.Drain)
 	line("reboots", describeReboots(n))
 	for _, other := range n.InTheWay {
