@@ -39,6 +39,7 @@ func forgetBeside(_ context.Context, x scope, s state) (state, error) {
 	if s.config != nil {
 		x.memory.desired.Delete(s.config.UID)
 	}
+	x.recorder.metrics.forget(x.name)
 	return s, nil
 }
 

@@ -451,9 +451,12 @@ func besideJobDeleted(t *testing.T, w *besideWorld) {
 }
 
 func besideOptOut(t *testing.T, w *besideWorld) {
+	w.metrics = prometheus.NewRegistry()
+	w.restart()
 	w.runner.hold = true
 	w.addPool("worker", "one", plainText)
 	w.until("it runs", func() bool { return len(w.inState("worker", machineosbuild.Building)) == 1 })
+	w.until("it is measured", w.measures(map[string]float64{"ocl_build_state{worker,active}": 1, "mco_mosc_count{}": 1}))
 	require.NoError(t, w.client.Delete(w.ctx(), w.config("worker")))
 	w.until("all is gone", func() bool { return len(w.builds("worker")) == 0 && len(w.jobs()) == 0 })
 	w.rest()
@@ -461,6 +464,11 @@ func besideOptOut(t *testing.T, w *besideWorld) {
 	require.NoError(t, w.client.List(w.ctx(), &secrets, client.InNamespace(namespace),
 		client.HasLabels{manifests.LabelEphemeralBuildObject}))
 	assert.Empty(t, secrets.Items)
+	w.until("no build of the pool is measured", func() bool {
+		got := gathered(t, w.metrics)
+		_, found := got["ocl_build_state{worker,active}"]
+		return !found && got["mco_mosc_count{}"] == 0
+	})
 }
 
 // TestBesideKilled kills dayone at each of its writes, before and after it is done: nothing is built twice, and nothing

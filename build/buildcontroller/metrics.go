@@ -3,6 +3,7 @@ package buildcontroller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -25,9 +26,8 @@ type metrics struct {
 	configs                                  prometheus.Gauge
 
 	mu sync.Mutex
-	// pools are those of the MachineOSConfigs that have gauges, by name; there are the MachineOSConfigs that exist.
+	// pools are those of the MachineOSConfigs that exist, by name.
 	pools map[string]string
-	there map[string]bool
 }
 
 func newMetrics(to prometheus.Registerer) (*metrics, error) {
@@ -67,7 +67,7 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		acts:    counter("dayone_build_decisions_total", "Decisions by action.", []string{"pool", "action"}),
 		configs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mco_mosc_count",
 			Help: "MachineOSConfigs in the cluster."}),
-		pools: map[string]string{}, there: map[string]bool{},
+		pools: map[string]string{},
 	}
 	for _, c := range []prometheus.Collector{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.layered,
 		m.rolled, m.nodes, m.degraded, m.retriesNow, m.duration, m.queue, m.push, m.builds, m.changes, m.retries, m.pushes,
@@ -105,32 +105,43 @@ func jobStates() map[machineosbuild.State]string {
 
 // moved follows a build's state.
 func (m *metrics) moved(b *mcfgv1.MachineOSBuild, from, to machineosbuild.State) {
-	pool := b.Labels[manifests.LabelTargetPool]
-	name := jobStates()[to]
-	only(m.state, pool, name)
-	only(m.jobState, pool, name)
+	m.show(b, to)
 	if b.Status.BuildStart == nil {
 		return
 	}
-	start := b.Status.BuildStart.Time
+	pool, name := b.Labels[manifests.LabelTargetPool], jobStates()[to]
 	switch {
-	case to == machineosbuild.Prepared:
-		m.start.WithLabelValues(pool).Set(float64(start.Unix()))
 	case to == machineosbuild.Building && from != machineosbuild.Building:
 		if c := conditionTime(b, string(to)); c > 0 {
 			m.queue.WithLabelValues(pool).Observe(max(0, c-float64(b.CreationTimestamp.Unix())))
 		}
 	case to.Terminal() && b.Status.BuildEnd != nil:
-		took := b.Status.BuildEnd.Sub(start).Seconds()
-		m.end.DeletePartialMatch(prometheus.Labels{"pool": pool})
-		m.end.WithLabelValues(pool, name).Set(float64(b.Status.BuildEnd.Unix()))
+		took := b.Status.BuildEnd.Sub(b.Status.BuildStart.Time).Seconds()
 		m.duration.WithLabelValues(pool, name).Observe(took)
 		m.builds.WithLabelValues(pool, name).Inc()
 		if to != machineosbuild.Interrupted {
-			only(m.pushState, pool, name)
 			m.push.WithLabelValues(pool, name).Observe(took)
 			m.pushes.WithLabelValues(pool, name).Inc()
 		}
+	}
+}
+
+// show sets the gauges that follow from a build in a state.
+func (m *metrics) show(b *mcfgv1.MachineOSBuild, state machineosbuild.State) {
+	pool, name := b.Labels[manifests.LabelTargetPool], jobStates()[state]
+	only(m.state, pool, name)
+	only(m.jobState, pool, name)
+	if b.Status.BuildStart == nil {
+		return
+	}
+	m.start.WithLabelValues(pool).Set(float64(b.Status.BuildStart.Unix()))
+	if !state.Terminal() || b.Status.BuildEnd == nil {
+		return
+	}
+	m.end.DeletePartialMatch(prometheus.Labels{"pool": pool})
+	m.end.WithLabelValues(pool, name).Set(float64(b.Status.BuildEnd.Unix()))
+	if state != machineosbuild.Interrupted {
+		only(m.pushState, pool, name)
 	}
 }
 
@@ -142,24 +153,43 @@ func conditionTime(b *mcfgv1.MachineOSBuild, kind string) float64 {
 	return float64(c.LastTransitionTime.Unix())
 }
 
-// count counts the MachineOSConfigs that are there.
-func (m *metrics) count(config string, there bool) {
+// saw notes a MachineOSConfig that was read. Of one that is new to this process it shows the newest build, which
+// another process may have followed to its end, and counts what alerts ask for from 0: Prometheus' increase() does not
+// see that a series begins with 1.
+func (m *metrics) saw(o observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.there[config] = true
-	if !there {
-		delete(m.there, config)
+	if _, known := m.pools[o.config.Name]; known {
+		return
 	}
-	m.configs.Set(float64(len(m.there)))
+	pool := o.poolName()
+	m.pools[o.config.Name] = pool
+	m.configs.Set(float64(len(m.pools)))
+	for _, state := range []machineosbuild.State{machineosbuild.Succeeded, machineosbuild.Failed,
+		machineosbuild.Interrupted} {
+		m.builds.WithLabelValues(pool, jobStates()[state])
+	}
+	for _, state := range []machineosbuild.State{machineosbuild.Succeeded, machineosbuild.Failed} {
+		m.pushes.WithLabelValues(pool, jobStates()[state])
+	}
+	if len(o.builds) == 0 {
+		return
+	}
+	newest := o.build(o.config.Annotations[manifests.AnnotationCurrentBuild])
+	if newest == nil {
+		newest = slices.MaxFunc(o.builds, func(a, b *mcfgv1.MachineOSBuild) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+	}
+	if state := machineosbuild.StateOf(newest); state != machineosbuild.Initial {
+		m.show(newest, state)
+	}
 }
 
 // observe sets the gauges that follow from an observation. layered are the pool's nodes that run an image; less than
 // zero: unknown.
 func (m *metrics) observe(o observation, degraded bool, retries, layered int) {
 	pool := o.poolName()
-	m.mu.Lock()
-	m.pools[o.config.Name] = pool
-	m.mu.Unlock()
 	running := 0
 	for _, b := range o.builds {
 		if !terminal(b) {
@@ -178,7 +208,7 @@ func (m *metrics) observe(o observation, degraded bool, retries, layered int) {
 	}
 }
 
-// forget drops the gauges of a MachineOSConfig that is gone. It says whether there were any.
+// forget drops the gauges of a MachineOSConfig that is gone. It says whether the MachineOSConfig was known.
 func (m *metrics) forget(config string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,6 +217,7 @@ func (m *metrics) forget(config string) bool {
 		return false
 	}
 	delete(m.pools, config)
+	m.configs.Set(float64(len(m.pools)))
 	for _, g := range []*prometheus.GaugeVec{m.state, m.jobState, m.pushState, m.start, m.end, m.active, m.degraded,
 		m.retriesNow, m.layered, m.rolled, m.nodes} {
 		g.DeletePartialMatch(prometheus.Labels{"pool": pool})

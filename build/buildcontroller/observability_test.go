@@ -65,8 +65,15 @@ func TestEventsAndMetrics(t *testing.T) {
 	}
 	w.runner.outcome = userError
 	w.addPool("worker", "one", plainText)
-	w.untilDegraded("worker")
+	reconcileOnce(w.ctx(), t, r, "worker")
 	got := gathered(t, registry)
+	for _, name := range []string{"ocl_build_total{worker,failed}", "ocl_image_push_total{worker,failed}"} {
+		value, found := got[name]
+		assert.True(t, found, "%s: increase() does not see a series that begins with 1", name)
+		assert.Zero(t, value, name)
+	}
+	w.untilDegraded("worker")
+	got = gathered(t, registry)
 	assert.Equal(t, 1.0, got["dayone_build_degraded{worker}"])
 	assert.Equal(t, 1.0, got["ocl_build_total{worker,failed}"])
 	assert.Equal(t, 1.0, got["ocl_build_state{worker,failed}"])
@@ -94,6 +101,40 @@ func TestEventsAndMetrics(t *testing.T) {
 		"Normal BuildBuilding", "Normal BuildCompleted", "Normal BuildRecovered", "Normal ConfigReconciled"} {
 		assert.True(t, events.has(reason), "%s in %q", reason, events.lines)
 	}
+}
+
+// TestMetricsOfANewLeader: a builder that starts after a build has ended shows the build as the one before it did, but
+// for what it counts.
+func TestMetricsOfANewLeader(t *testing.T) {
+	w, _ := newFakeWorld(t)
+	lead := func() *prometheus.Registry {
+		o := w.options()
+		o.Metrics = prometheus.NewRegistry()
+		r, err := newReconciler(w.client, w.client, &heard{}, o)
+		require.NoError(t, err)
+		w.step = func() {
+			w.runner.step(w.ctx())
+			reconcileOnce(w.ctx(), t, r, "worker")
+		}
+		return o.Metrics.(*prometheus.Registry)
+	}
+	before := lead()
+	w.addPool("worker", "one", plainText)
+	w.untilAvailable("worker")
+	w.runner.outcome = userError
+	w.editText("worker", plainText+"RUN false\n")
+	w.untilDegraded("worker")
+	after := lead()
+	w.step()
+	want, got := gathered(t, before), gathered(t, after)
+	for _, name := range []string{"ocl_build_state{worker,failed}", "ocl_build_job_state{worker,failed}",
+		"ocl_image_push_state{worker,failed}", "ocl_build_start_timestamp_seconds{worker}",
+		"ocl_build_end_timestamp_seconds{worker,failed}", "dayone_build_degraded{worker}", "mco_mosc_count{}"} {
+		assert.Positive(t, want[name], name)
+		assert.Equal(t, want[name], got[name], name)
+	}
+	assert.NotContains(t, got, "ocl_build_state{worker,succeeded}", "one state at a time")
+	assert.Zero(t, got["ocl_build_total{worker,failed}"], "it saw none fail")
 }
 
 // TestEventsOfMCO has the reasons that MCO's builder gives to events, each with its meaning.

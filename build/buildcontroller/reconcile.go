@@ -132,7 +132,9 @@ func (x scope) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	x.recorder.metrics.count(x.name, seen.config != nil)
+	if !seen.gone() {
+		x.recorder.metrics.saw(seen)
+	}
 	s := state{observation: seen}
 	for _, step := range x.steps(seen) {
 		if s, err = step.run(ctx, x, s); err != nil {
