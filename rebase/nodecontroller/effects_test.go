@@ -43,11 +43,15 @@ func TestNothingIsDeliveredBeforeItsEffectIsKnown(t *testing.T) {
 	first, second := "rendered-"+f.pool+"-1", "rendered-"+f.pool+"-2"
 	f.node("a", target.Target{Config: first})
 	f.render(second)
+	shown := f.measure()
+	unknown := `dayone_rollout_waiting_nodes{pool="` + f.pool + `",reason="EffectUnknown"}`
 	f.look()
 	assert.Equal(t, first, f.record("a").DesiredConfig)
 	assert.Contains(t, f.condition(mcfgv1.MachineConfigPoolUpdating).Message, "is not known yet")
+	assert.Equal(t, 1.0, shown()[unknown], "the alert DayoneForecastUnknown asks for it")
 	f.publish(second)
 	f.look()
+	assert.NotContains(t, shown(), unknown, "the plan is there, and the node's turn comes later")
 	assert.Equal(t, first, f.record("a").DesiredConfig, "a node whose way is not in the plan waits for the plan")
 	way := disruption.Transition{From: target.Target{Config: first}, Nodes: 1, Hash: "h1", Level: disruption.LevelReload}
 	f.publish(second, way)

@@ -1,15 +1,16 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
 
 // choose gives a verdict to the candidates: who goes now, and what the others wait for.
 func (p *planner) choose() {
-	p.stopped = p.stop()
-	if p.stopped != "" {
-		p.waitAll("PoolStopped", p.stopped)
+	var reason string
+	if reason, p.stopped = p.stop(); p.stopped != "" {
+		p.waitAll(cmp.Or(reason, "PoolStopped"), p.stopped)
 		return
 	}
 	quota, gate := p.quota()
@@ -32,7 +33,7 @@ func (p *planner) choose() {
 			}
 			switch {
 			case p.nodes[i].Unforeseen != "":
-				p.say(i, PhaseWaiting, "EffectUnknown", p.nodes[i].Unforeseen)
+				p.say(i, PhaseWaiting, "NotInPlan", p.nodes[i].Unforeseen)
 			case quota == 0:
 				p.say(i, PhaseWaiting, "Wave", gate)
 			case round.used != nil && round.used() >= p.limit:
@@ -71,25 +72,25 @@ func (p *planner) occupied() string {
 	return fmt.Sprintf("%d of at most %d nodes of the pool are unavailable or about to be", p.taken, p.limit)
 }
 
-// stop is why no node at all may start now.
-func (p *planner) stop() string {
+// stop is why no node at all may start now, with a word of its own where there is one.
+func (p *planner) stop() (reason, why string) {
 	switch {
 	case p.pool.Paused:
-		return "the pool is paused: set spec.paused to false to go on"
+		return "", "the pool is paused: set spec.paused to false to go on"
 	case p.pool.Target.Config == "":
-		return "the pool has no rendered config yet"
+		return "", "the pool has no rendered config yet"
 	case p.pool.Hold != "":
-		return p.pool.Hold
+		return p.pool.HoldReason, p.pool.Hold
 	case p.failed >= p.pool.haltAfter():
-		return fmt.Sprintf(
+		return "", fmt.Sprintf(
 			"%d nodes failed at this target: the rollout halts so that no more fail; correct the config or the image: "+
 				"a new target goes to them first", p.failed)
 	}
 	if open, wait := p.pool.Windows.Open(p.now); !open {
 		p.recheckAfter = wait
-		return "outside the pool's maintenance windows; the next one opens at " + p.now.Add(wait).Format(time.RFC3339)
+		return "", "outside the pool's maintenance windows; the next one opens at " + p.now.Add(wait).Format(time.RFC3339)
 	}
-	return ""
+	return "", ""
 }
 
 // waitAll lets every candidate wait for the same thing.

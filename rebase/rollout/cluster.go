@@ -217,9 +217,12 @@ func (l *PoolView) since(node *Node) time.Time {
 func (l *PoolView) History(node string) *History { return l.memory.historyOf(l.Objects[node]) }
 
 // Hold keeps the pool from starting nodes; the first reason stands.
-func (l *PoolView) Hold(why string) {
+func (l *PoolView) Hold(why string) { l.hold("", why) }
+
+// hold does so with a word of its own for the verdicts.
+func (l *PoolView) hold(reason, why string) {
 	if l.Pool.Hold == "" {
-		l.Pool.Hold = why
+		l.Pool.Hold, l.Pool.HoldReason = why, reason
 	}
 }
 
@@ -234,7 +237,7 @@ func (l *PoolView) Plan(now time.Time) Plan {
 	}
 	l.Faults = append(l.Faults, err.Error())
 	pool := l.Pool
-	pool.Hold, pool.MaxUnavailable = err.Error(), nil
+	pool.Hold, pool.HoldReason, pool.MaxUnavailable = err.Error(), "", nil
 	plan, _ = Make(pool, l.Nodes, now) // only maxUnavailable can fail
 	return plan
 }

@@ -208,7 +208,7 @@ func TestNodesThatThePlanDoesNotHold(t *testing.T) {
 	for _, v := range plan.Verdicts {
 		got = append(got, v.Reason)
 	}
-	assert.Equal(t, []string{"MaxUnavailable", "EffectUnknown", "Retarget", "MaxUnavailable"}, got)
+	assert.Equal(t, []string{"MaxUnavailable", "NotInPlan", "Retarget", "MaxUnavailable"}, got)
 	assert.Contains(t, plan.Verdicts[1].Message, "the transition from rendered-worker-0 is not in the pool's plan yet")
 	var places []int
 	for _, v := range plan.Verdicts {

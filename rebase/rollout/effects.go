@@ -34,8 +34,8 @@ func (l *PoolView) foresee(required bool) {
 	case plan != nil && plan.Target == l.Pool.Target:
 		l.Effects = plan
 	case (required || gated) && l.Pool.Target.Config != "":
-		l.Hold(fmt.Sprintf("what %s does to the nodes is not known yet: see the pool's condition EffectKnown",
-			l.Pool.Target.Config))
+		l.hold("EffectUnknown", fmt.Sprintf(
+			"what %s does to the nodes is not known yet: see the pool's condition EffectKnown", l.Pool.Target.Config))
 		return
 	default:
 		return

@@ -19,6 +19,8 @@ type Pool struct {
 	Paused bool
 	// Hold is why the target may not be delivered yet, for example that its image is being built; empty: it may.
 	Hold string
+	// HoldReason is the word for Hold in the verdicts of the nodes that wait for it; empty: PoolStopped.
+	HoldReason string
 	// MaxUnavailable is a number or a percentage (rounded down) of the pool's nodes; nil, 0 and 0% mean 1.
 	MaxUnavailable *intstr.IntOrString
 	// ControlPlane pools go one node at a time whatever MaxUnavailable says, so that etcd keeps its quorum.
