@@ -34,6 +34,25 @@ func finishDeletions(ctx context.Context, x scope, s state) (state, error) {
 	return s, nil
 }
 
+// holdBuilds makes builds wait for this controller when they are deleted. An uninstallation has released those that it
+// found.
+func holdBuilds(ctx context.Context, x scope, s state) (state, error) {
+	for _, b := range s.builds {
+		held := controllerutil.ContainsFinalizer(b, manifests.FinalizerMachineOSBuild)
+		if held || b.DeletionTimestamp != nil || isPreBuilt(b) {
+			continue
+		}
+		next, err := patched(ctx, x.api, b, func(b *mcfgv1.MachineOSBuild) {
+			controllerutil.AddFinalizer(b, manifests.FinalizerMachineOSBuild)
+		})
+		if err != nil {
+			return s, err
+		}
+		s.observation = s.with(next)
+	}
+	return s, nil
+}
+
 // finishDeletion removes what belongs to a build, and the build's finalizer. It gives nil when the build is gone;
 // otherwise the build waits for its image, for a pause.
 func finishDeletion(ctx context.Context, x scope, b *mcfgv1.MachineOSBuild) (*mcfgv1.MachineOSBuild, time.Duration,

@@ -100,6 +100,7 @@ func stepsFor(o observation) []step {
 	}
 	return []step{
 		{"finish deletions", finishDeletions},
+		{"hold builds", holdBuilds},
 		{"follow Jobs", followJobs},
 		{"decide", makeDecision},
 		{"prepare", prepare},

@@ -68,6 +68,7 @@ func lifeCycle() []scenario {
 		{"an image stays while a build of the same content may take it", takenMeanwhile},
 		{"osImageURL names the base unless it was built for the pool", baseOverride},
 		{"a MachineOSConfig that goes takes everything with it", optOut},
+		{"builds that an uninstallation released are held again", heldAgain},
 		{"history is bounded, and images that a node runs stay", pruning},
 		{"401 of a registry does not mean that an image is gone", refusedIsNotGone},
 		{"404 of a registry means that an image is gone", goneIsBuiltAgain},
@@ -109,6 +110,17 @@ func firstBuild(t *testing.T, w *world) {
 	assert.Equal(t, before, w.config("worker").ResourceVersion, "nothing is written")
 	assert.Len(t, w.builds("worker"), 1)
 	assert.Equal(t, 1, w.runner.runs[b.Name])
+}
+
+func heldAgain(t *testing.T, w *world) {
+	w.addPool("worker", "one", plainText)
+	w.untilAvailable("worker")
+	b := w.build(w.config("worker").Status.MachineOSBuild.Name)
+	require.Contains(t, b.Finalizers, manifests.FinalizerMachineOSBuild)
+	b.Finalizers = nil
+	require.NoError(t, w.client.Update(w.ctx(), &b))
+	w.restart()
+	w.until("the build waits for the controller again", func() bool { return len(w.build(b.Name).Finalizers) == 1 })
 }
 
 func invalidAfterSuccess(t *testing.T, w *world) {

@@ -214,6 +214,9 @@ func deploymentState(d *appsv1.Deployment) (state string, done bool) {
 			state += ": " + c.Reason + ": " + c.Message
 		}
 	}
+	if copies == 0 {
+		return state + ": scale it up", false
+	}
 	done = d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= copies &&
 		d.Status.AvailableReplicas >= copies && d.Status.Replicas == d.Status.UpdatedReplicas
 	return state, done

@@ -27,6 +27,9 @@ func removeMade(ctx context.Context, t Target, mode cluster.Mode) error {
 	if err := giveBuildsBack(ctx, t); err != nil {
 		return err
 	}
+	if err := releaseBuilds(ctx, t); err != nil {
+		return err
+	}
 	if err := removeSecrets(ctx, t); err != nil {
 		return err
 	}

@@ -60,13 +60,13 @@ type Pool struct {
 func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status, error) {
 	d, err := controllerIn(ctx, c, places(namespace))
 	if err != nil || d == nil {
-		return &Status{Namespace: cmp.Or(namespace, cluster.DefaultNamespace), Programs: []Program{}, Pools: []Pool{}}, err
+		return absent(ctx, c, namespace), err
 	}
 	detail, ok := deploymentState(d)
 	s := &Status{Namespace: d.Namespace, Installed: true, Mode: modeIn(d), Version: d.Labels[cluster.LabelVersion],
 		Programs: []Program{{cluster.Controller, ok, detail}}, Pools: []Pool{}}
 	if s.Mode == cluster.Full {
-		builder, err := builderState(ctx, c)
+		builder, err := builderState(ctx, c, s.Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -80,6 +80,10 @@ func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status
 			return nil, err
 		}
 	}
+	if d.Status.AvailableReplicas == 0 {
+		s.Findings = append(s.Findings, cluster.Controller+" does not run, so what conditions and pools say may be over: "+
+			"see why with kubectl -n "+s.Namespace+" describe deployment "+cluster.Controller)
+	}
 	var configs mcfgv1.MachineOSConfigList
 	if err := c.List(ctx, &configs); err != nil {
 		return nil, fmt.Errorf("list MachineOSConfigs: %w", err)
@@ -88,6 +92,22 @@ func ReadStatus(ctx context.Context, c client.Reader, namespace string) (*Status
 		s.Pools = append(s.Pools, poolState(&configs.Items[i], s.Mode))
 	}
 	return s, nil
+}
+
+// absent is the state where no controller is. An installation that is noted still, by a record that this user may read,
+// was not removed, or not installed, to the end.
+func absent(ctx context.Context, c client.Reader, namespace string) *Status {
+	s := &Status{Namespace: cmp.Or(namespace, cluster.DefaultNamespace), Programs: []Program{}, Pools: []Pool{}}
+	for _, n := range places(namespace) {
+		r, err := readRecord(ctx, c, n)
+		if err != nil || r == nil {
+			continue
+		}
+		s.Findings = append(s.Findings, fmt.Sprintf("ConfigMap %s/%s notes an installation of %d objects without %s: an "+
+			"installation or a removal is under way or was interrupted: repeat dayone cluster install or uninstall", n,
+			recordName, len(r.Objects), cluster.Controller))
+	}
+	return s
 }
 
 // said reads the conditions that the installation publishes. Who may not read them sees the rest.
@@ -147,21 +167,39 @@ func modeIn(d *appsv1.Deployment) cluster.Mode {
 	return cluster.Full
 }
 
-// builderState is what the operator says about the builder: the operator alone knows what it waits for.
-func builderState(ctx context.Context, c client.Reader) (Program, error) {
+// builderState is what the operator says about the builder: the operator alone knows what it waits for. Whether its
+// copies run does not depend on an operator that says so.
+func builderState(ctx context.Context, c client.Reader, namespace string) (Program, error) {
 	var mc operatorv1.MachineConfiguration
 	err := c.Get(ctx, client.ObjectKey{Name: cluster.MachineConfiguration}, &mc)
 	if client.IgnoreNotFound(err) != nil {
 		return Program{}, fmt.Errorf("read MachineConfiguration %s: %w", cluster.MachineConfiguration, err)
 	}
 	p := Program{Name: cluster.Builder, Detail: "nothing is known yet"}
-	if c := meta.FindStatusCondition(mc.Status.Conditions, manifests.ConditionBuilderAvailable); c != nil {
-		p.Available, p.Detail = c.Status == metav1.ConditionTrue, c.Reason+": "+c.Message
+	says := meta.FindStatusCondition(mc.Status.Conditions, manifests.ConditionBuilderAvailable)
+	if says == nil {
+		return p, nil
+	}
+	p.Available, p.Detail = says.Status == metav1.ConditionTrue, says.Reason+": "+says.Message
+	if !p.Available {
+		return p, nil
+	}
+	var d appsv1.Deployment
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Builder}, &d)
+	switch {
+	case apierrors.IsNotFound(err):
+		p.Available, p.Detail = false, "its Deployment is gone: "+cluster.Controller+" makes it anew"
+	case err != nil:
+		return Program{}, fmt.Errorf("read Deployment %s: %w", cluster.Builder, err)
+	case d.Status.AvailableReplicas == 0:
+		p.Available = false
+		p.Detail, _ = deploymentState(&d)
 	}
 	return p, nil
 }
 
-// poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Beside a Machine
+// poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Those of an earlier
+// generation say nothing about what is wanted now. Beside a Machine
 // Config Operator the object alone opts its pool in, and the image is all that it says.
 func poolState(c *mcfgv1.MachineOSConfig, mode cluster.Mode) Pool {
 	p := Pool{Pool: c.Spec.MachineConfigPool.Name, Image: string(c.Status.CurrentImagePullSpec), State: "Unknown"}
@@ -182,6 +220,12 @@ func poolState(c *mcfgv1.MachineOSConfig, mode cluster.Mode) Pool {
 	p.OptedIn, p.State = in.Status == metav1.ConditionTrue, in.Reason
 	if !p.OptedIn {
 		p.Detail = in.Message
+		return p
+	}
+	if seen := c.Status.ObservedGeneration; mode == cluster.Full && seen > 0 && seen < c.Generation {
+		p.State = "Unseen"
+		p.Detail = fmt.Sprintf("%s has not looked at the latest change yet (generation %d, it has seen %d)", cluster.Builder,
+			c.Generation, seen)
 		return p
 	}
 	for _, kind := range []string{"Degraded", "Progressing", "Available"} {

@@ -220,7 +220,7 @@ func endOperator(ctx context.Context, t Target, name string) error {
 			t.say("Deployment %s scaled to 0", name)
 		}
 		gone, err := noPods(ctx, t.Client, d.Spec.Selector)
-		return gone, "ends", err
+		return gone, "has not ended yet", err
 	})
 }
 
@@ -239,7 +239,7 @@ func putAside(ctx context.Context, t Target, name string) error {
 			t.say("DaemonSet %s put aside", name)
 		}
 		gone, err := noPods(ctx, t.Client, d.Spec.Selector)
-		return gone, "ends", err
+		return gone, "has not ended yet", err
 	})
 }
 

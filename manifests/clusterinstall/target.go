@@ -33,16 +33,19 @@ type Target struct {
 
 func (t Target) say(format string, args ...any) { fmt.Fprintf(t.Out, format+"\n", args...) }
 
-// within does the work in the time that it may take, and says so when that was not enough.
+// within does the work in the time that it may take, and says so when that was not enough or the user ended it.
 func (t Target) within(ctx context.Context, work func(context.Context) error) error {
 	limit := max(t.Limit, time.Second)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := work(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%w (gave up after %s; the same command goes on where it ended)", err, limit)
 	}
-	return err
+	return fmt.Errorf("%w (interrupted; the same command goes on where it ended)", err)
 }
 
 // await looks every second until done; it says a detail that is new.

@@ -147,7 +147,7 @@ func endWorkloads(ctx context.Context, t Target) error {
 		}
 		if err := t.await(ctx, key.String(), func(ctx context.Context) (bool, string, error) {
 			err := t.Client.Get(ctx, key, w)
-			return apierrors.IsNotFound(err), "ends", client.IgnoreNotFound(err)
+			return apierrors.IsNotFound(err), "has not ended yet", client.IgnoreNotFound(err)
 		}); err != nil {
 			return err
 		}
@@ -155,9 +155,9 @@ func endWorkloads(ctx context.Context, t Target) error {
 	return nil
 }
 
-// removeCRDs removes the kinds that are dayone's. Builds would wait for a builder that is gone: they lose their
-// finalizer, their images stay.
-func removeCRDs(ctx context.Context, t Target) error {
+// releaseBuilds takes off MachineOSBuilds what only the builder would: who deletes one later would wait for ever. Their
+// images stay.
+func releaseBuilds(ctx context.Context, t Target) error {
 	var builds mcfgv1.MachineOSBuildList
 	if err := listKnown(ctx, t.Client, &builds); err != nil {
 		return fmt.Errorf("list MachineOSBuilds: %w", err)
@@ -171,6 +171,11 @@ func removeCRDs(ctx context.Context, t Target) error {
 			}
 		}
 	}
+	return nil
+}
+
+// removeCRDs removes the kinds that are dayone's.
+func removeCRDs(ctx context.Context, t Target) error {
 	crds, err := cluster.CRDs()
 	if err != nil {
 		return err

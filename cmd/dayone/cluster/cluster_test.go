@@ -298,6 +298,8 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		assert.True(t, s.Programs[0].Available)
 	})
 
+	t.Run("status does not repeat what a dead program said", func(t *testing.T) { saysWhoIsDead(t, e, must) })
+
 	t.Run("status of nodes, again and again", func(t *testing.T) { watchesStatus(t, e, kubeconfig) })
 
 	t.Run("registries of the control plane", func(t *testing.T) { showsRegistries(t, e, do) })
@@ -350,12 +352,31 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		must("uninstall", "--yes")
 	})
 
-	t.Run("the kinds go when that is asked for, builds that wait for the builder too", func(t *testing.T) {
+	t.Run("an interrupted removal is named", func(t *testing.T) {
+		record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+			Name: "dayone-inventory", Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}},
+			Data: map[string]string{"objects": `[{"apiVersion":"v1","kind":"ConfigMap","namespace":"default","name":"gone"}]`,
+				"options": "{}"}}
+		require.NoError(t, e.Client.Create(t.Context(), record))
+		says := must("status")
+		assert.Contains(t, says, "is not installed")
+		assert.Contains(t, says, "dayone-inventory notes an installation of 1 objects without dayone-controller")
+		must("uninstall", "--yes")
+		assert.NotContains(t, must("status"), "finding:")
+	})
+
+	t.Run("nobody waits for the builder to delete a build", func(t *testing.T) {
 		b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: "b",
 			Finalizers: []string{"dayone.dev/machine-os-build"}}, Spec: mcfgv1.MachineOSBuildSpec{
 			MachineConfig:   mcfgv1.MachineConfigReference{Name: "rendered-worker-1"},
 			MachineOSConfig: mcfgv1.MachineOSConfigReference{Name: "worker"}, RenderedImagePushSpec: "r.test/os/w:1"}}
 		require.NoError(t, e.Client.Create(t.Context(), b))
+		must("uninstall", "--yes")
+		require.NoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(b), b))
+		assert.Empty(t, b.Finalizers)
+	})
+
+	t.Run("the kinds go when that is asked for", func(t *testing.T) {
 		must("uninstall", "--yes", "--crds")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			var crds apiextensionsv1.CustomResourceDefinitionList

@@ -111,7 +111,8 @@ func (f *statusFlags) look(cmd *cobra.Command, api client.Reader, config *rest.C
 // boardOf shows the installation.
 func boardOf(s *clusterinstall.Status) (b board.Board) {
 	if !s.Installed {
-		return board.Board{Notes: []string{"dayone is not installed in namespace " + s.Namespace}}
+		b.Notes = []string{"dayone is not installed in namespace " + s.Namespace}
+		return withFindings(b, s)
 	}
 	b.Head = []string{fmt.Sprintf("dayone %s in namespace %s, mode %s", s.Version, s.Namespace, s.Mode)}
 	for _, p := range s.Programs {
@@ -146,6 +147,10 @@ func boardOf(s *clusterinstall.Status) (b board.Board) {
 		}
 		b.Pools = append(b.Pools, row)
 	}
+	return withFindings(b, s)
+}
+
+func withFindings(b board.Board, s *clusterinstall.Status) board.Board {
 	for _, f := range s.Findings {
 		b.Notes = append(b.Notes, "finding: "+f)
 	}

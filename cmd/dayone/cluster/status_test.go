@@ -10,14 +10,20 @@ import (
 	"testing"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
+	"dayone.dev/dayone/manifests/assets/cluster"
+	"dayone.dev/dayone/manifests/clusterinstall"
 )
 
 // watchesStatus sees a node come while status looks, as text and as JSON, a line each look.
@@ -82,4 +88,50 @@ func watchesStatus(t *testing.T, e *kubetest.Env, kubeconfig string) {
 		assert.Equal(t, "watched-0", look.Rollouts.Pools[0].Verdicts[0].Node)
 	}
 	assert.Equal(t, cli.ExitOK, endData())
+}
+
+// saysWhoIsDead has a pool whose image was up to date when builder and operator ended, and was edited after that.
+func saysWhoIsDead(t *testing.T, e *kubetest.Env, must func(...string) string) {
+	t.Helper()
+	status := func() (s clusterinstall.Status) {
+		t.Helper()
+		out, _, _ := strings.Cut(must("status", "-o", "json"), "\n}\n")
+		require.NoError(t, json.Unmarshal([]byte(out+"}"), &s))
+		return s
+	}
+	settings := &operatorv1.MachineConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.MachineConfiguration}}
+	require.NoError(t, e.Client.Status().Patch(t.Context(), settings, client.RawPatch(types.MergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"`+manifests.ConditionBuilderAvailable+`","status":"True","reason":"Running",
+			"message":"1 of 1","lastTransitionTime":"2026-01-31T22:00:00Z"}]}}`))))
+	var mosc mcfgv1.MachineOSConfig
+	require.NoError(t, e.Client.Get(t.Context(), client.ObjectKey{Name: "worker"}, &mosc))
+	mosc.Status.ObservedGeneration = mosc.Generation
+	for _, kind := range []string{manifests.ConditionOptedIn, "Available"} {
+		mosc.Status.Conditions = append(mosc.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue,
+			Reason: "UpToDate", LastTransitionTime: metav1.Now()})
+	}
+	require.NoError(t, e.Client.Status().Update(t.Context(), &mosc))
+	assert.Equal(t, "Available", status().Pools[0].State)
+
+	mosc.Spec.RenderedImagePushSpec = "registry.example.test/os/image:next"
+	require.NoError(t, e.Client.Update(t.Context(), &mosc))
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.Controller}}
+	scale := func(copies string) {
+		t.Helper()
+		require.NoError(t, e.Client.Patch(t.Context(), d, client.RawPatch(types.MergePatchType,
+			[]byte(`{"spec":{"replicas":`+copies+`}}`))))
+	}
+	scale("0")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		s := status()
+		assert.Equal(c, "Unseen", s.Pools[0].State)
+		assert.Contains(c, s.Pools[0].Detail, "has not looked at the latest change yet")
+		assert.False(c, s.Programs[0].Available, s.Programs[0].Detail)
+		assert.Equal(c, "has 0 of 0 copies available: scale it up", s.Programs[0].Detail)
+		assert.False(c, s.Programs[1].Available, s.Programs[1].Detail)
+		if assert.Len(c, s.Findings, 1) {
+			assert.Contains(c, s.Findings[0], "dayone-controller does not run")
+		}
+	}, clusterWait, clusterEvery)
+	scale("2")
 }
