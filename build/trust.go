@@ -51,7 +51,7 @@ func trustMounts(src source, stateDir string) ([]Mount, []report.Finding, error)
 	tree, seen := src.configured(), map[string]bool{}
 	var findings []report.Finding
 	for _, bundle := range trustBundles() {
-		at, err := follow(tree, bundle)
+		at, err := tree.ResolveAll(bundle)
 		if err != nil || seen[at] {
 			continue
 		}
@@ -73,27 +73,6 @@ func trustMounts(src source, stateDir string) ([]Mount, []report.Finding, error)
 		mounts = append(mounts, Mount{Source: both, Target: at})
 	}
 	return mounts, findings, nil
-}
-
-// maxLinks is the kernel's bound on symbolic links in a path (path_resolution(7)).
-const maxLinks = 40
-
-// follow resolves a path wholly, its last name too: a mount ends where links lead.
-func follow(tree *basetree.Tree, p string) (string, error) {
-	for range maxLinks {
-		at, err := tree.Resolve(p)
-		if err != nil {
-			return "", err
-		}
-		entry, ok := tree.Lookup(at)
-		if !ok || entry.Kind != basetree.Symlink {
-			return at, nil
-		}
-		if p = entry.Link; !filepath.IsAbs(p) {
-			p = filepath.Join(filepath.Dir(at), p)
-		}
-	}
-	return "", fmt.Errorf("resolve %s: too many links", p)
 }
 
 // isDirectory also knows directories that a layer has only in the paths of their files.

@@ -104,6 +104,29 @@ func TestStrangeLayers(t *testing.T) {
 	assert.Equal(t, "/etc/shadow/x", at, "no link leads out of the image")
 }
 
+func TestAccountsThatAreNoFiles(t *testing.T) {
+	pipe := tar.Header{Name: "etc/pipe", Typeflag: tar.TypeFifo}
+	for _, c := range []struct {
+		name    string
+		entries []tar.Header
+		file    string
+	}{
+		{"a pipe", []tar.Header{{Name: "etc/passwd", Typeflag: tar.TypeFifo}}, "/etc/passwd"},
+		{"a link to a pipe", []tar.Header{link("etc/group", "pipe"), pipe}, "/etc/group"},
+		{"a device in usr/etc", []tar.Header{{Name: "usr/etc/group", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 5}},
+			"/etc/group"},
+		{"links in a circle", []tar.Header{link("etc/passwd", "group"), link("etc/group", "passwd")}, "/etc/passwd"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := basetree.Read(t.Context(), []basetree.Layer{layer(t, gz, c.entries...)})
+			require.ErrorIs(t, err, basetree.ErrUnsafe)
+			assert.ErrorContains(t, err, c.file)
+		})
+	}
+	_, err := basetree.Read(t.Context(), []basetree.Layer{layer(t, gz, link("etc/passwd", "../usr/lib/passwd"), pipe)})
+	assert.NoError(t, err, "a link that leads nowhere yet")
+}
+
 // TestTenThousandLayers: layers without content are many, but no danger.
 func TestTenThousandLayers(t *testing.T) {
 	one := layer(t, gz, file("etc/a", "a"))

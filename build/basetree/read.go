@@ -75,7 +75,25 @@ func ReadCopying(ctx context.Context, layers []Layer, also Copy) (*Tree, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := tree.checkAccounts(); err != nil {
+		return nil, err
+	}
 	return tree, nil
+}
+
+// checkAccounts refuses users or groups in a pipe or a device: each program that looks up a user there would wait
+// without an end. Container runtimes do that before each RUN.
+func (t *Tree) checkAccounts() error {
+	for _, file := range []string{"/etc/passwd", "/etc/group"} {
+		at, err := t.ResolveAll(file)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUnsafe, err)
+		}
+		if entry, ok := t.Lookup(at); ok && entry.Kind == Other {
+			return fmt.Errorf("%w: %s is a pipe or a device", ErrUnsafe, file)
+		}
+	}
+	return nil
 }
 
 // add lays a layer over the tree and its objects of an ostree repository over those of the layers below.

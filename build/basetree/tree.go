@@ -85,6 +85,24 @@ func (t *Tree) Resolve(p string) (string, error) {
 	return path.Join(current, rest[0]), nil
 }
 
+// ResolveAll is Resolve that follows a symlink in the last component, too.
+func (t *Tree) ResolveAll(p string) (string, error) {
+	for range maxLinks {
+		at, err := t.Resolve(p)
+		if err != nil {
+			return "", err
+		}
+		entry, ok := t.Lookup(at)
+		if !ok || entry.Kind != Symlink {
+			return at, nil
+		}
+		if p = entry.Link; !path.IsAbs(p) {
+			p = path.Join(path.Dir(at), p)
+		}
+	}
+	return "", fmt.Errorf("resolve %s: %w", p, errManyLinks)
+}
+
 // Under lists the paths below dir, in order.
 func (t *Tree) Under(dir string) []string {
 	var out []string

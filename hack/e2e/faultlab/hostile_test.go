@@ -79,10 +79,16 @@ func hostileBase(a *attempt) {
 	assert.Equal(a.t, once, digest(a.t, a.state))
 }
 
+// readByBuilds are files of an image that a build, its containers or its bill of materials may read.
+var readByBuilds = []string{"etc/passwd", "etc/group", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab",
+	"etc/os-release", "usr/lib/os-release", "etc/nsswitch.conf", "var/lib/dpkg/status", "etc/shadow", "etc/subuid",
+	"usr/lib/sysimage/rpm/rpmdb.sqlite", "usr/lib/bootc/kargs.d/10-pipe.toml"}
+
 // hostileImage is the lab's base with a few hostile entries in a layer above, and perhaps many layers more.
 func (a *attempt) hostileImage(outside string) (v1.Image, string) {
 	a.t.Helper()
 	up := strings.Repeat("../", 12)
+	piped := readByBuilds[a.dice.IntN(len(readByBuilds))]
 	kinds := []struct {
 		name    string
 		headers []tar.Header
@@ -100,7 +106,7 @@ func (a *attempt) hostileImage(outside string) (v1.Image, string) {
 		{"an opaque root", []tar.Header{file(".wh..wh..opq")}},
 		{"a disk", []tar.Header{{Name: "dev/sda", Typeflag: tar.TypeBlock, Devmajor: 8, Mode: 0o666}}},
 		{"a device in /etc", []tar.Header{{Name: "etc/null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}}},
-		{"a pipe that is a configuration file", []tar.Header{{Name: "etc/passwd", Typeflag: tar.TypeFifo, Mode: 0o644}}},
+		{"a pipe in place of " + piped, []tar.Header{{Name: piped, Typeflag: tar.TypeFifo, Mode: 0o644}}},
 		{"a link in place of /etc", []tar.Header{link("etc", outside), file("etc/passwd")}},
 		{"a file in place of /usr", []tar.Header{file("usr")}},
 		{"one path as everything", []tar.Header{directory("etc/x"), file("etc/x"), link("etc/x", "y"), directory("etc/x")}},
