@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,11 +31,11 @@ var (
 	used       = regexp.MustCompile(`\b((?:dayone|mco|mcc|mcd|ocl|os)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
 )
 
-// registered are the names of the metrics in the programs' sources: the literals in files that make metrics. The
-// registry's get their prefix from the library.
-func registered(t *testing.T) []string {
+// registered are the metrics in the programs' sources: the literals in files that make metrics that look like names of
+// metrics. Those of the registry and of the forwarder get their prefix later.
+func registered(t *testing.T) map[string]shape {
 	t.Helper()
-	names := map[string]bool{}
+	found := map[string]shape{}
 	for _, room := range []string{"bootstrap", "build", "cmd", "manifests", "rebase", "registry"} {
 		err := filepath.WalkDir(filepath.Join("../..", room), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -46,28 +45,32 @@ func registered(t *testing.T) []string {
 			if err != nil {
 				return err
 			}
-			if !strings.Contains(string(raw), "client_golang/prometheus") && !strings.Contains(path, "metrics.go") {
+			if !strings.Contains(string(raw), "client_golang/prometheus") && !strings.Contains(path, "metrics.go") &&
+				!strings.Contains(string(raw), "# TYPE ") {
 				return nil
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, raw, 0)
 			if err != nil {
 				return err
 			}
-			for _, text := range literals(file) {
-				if metricName.MatchString(text) {
-					names[text] = true
+			add := func(prefix string, names []string) {
+				shapes := measuring{file, string(raw)}.shapes(names)
+				for _, name := range names {
+					found[prefix+name] = shapes[name]
 				}
 			}
-			if strings.HasSuffix(filepath.ToSlash(path), "/registry/metrics.go") {
-				for _, text := range prefixed(file) {
-					names["dayone_registry_"+text] = true
+			add("", slices.DeleteFunc(literals(file), func(text string) bool { return !metricName.MatchString(text) }))
+			for suffix, prefix := range map[string]string{"/registry/metrics.go": "dayone_registry_",
+				"/registry/forwarder/state.go": "dayone_forwarder_"} {
+				if strings.HasSuffix(filepath.ToSlash(path), suffix) {
+					add(prefix, prefixed(file))
 				}
 			}
 			return nil
 		})
 		require.NoError(t, err)
 	}
-	return slices.Sorted(maps.Keys(names))
+	return found
 }
 
 func literals(of ast.Node) (out []string) {
@@ -89,8 +92,8 @@ func literal(n ast.Node) (string, bool) {
 	return text, err == nil
 }
 
-// prefixed are the names that get their prefix from the library: what counter() is called with, Name of options, and
-// the first field of a gauge.
+// prefixed are the names whose prefix is added to them: what counter() and of() are called with, Name of options, and
+// the first field of a gauge or of a line.
 func prefixed(of ast.Node) (out []string) {
 	add := func(e ast.Expr) {
 		if text, ok := literal(e); ok {
@@ -100,7 +103,7 @@ func prefixed(of ast.Node) (out []string) {
 	ast.Inspect(of, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "counter" {
+			if name, ok := n.Fun.(*ast.Ident); ok && (name.Name == "counter" || name.Name == "of") {
 				add(n.Args[0])
 			}
 		case *ast.KeyValueExpr:
@@ -108,7 +111,7 @@ func prefixed(of ast.Node) (out []string) {
 				add(n.Value)
 			}
 		case *ast.CompositeLit:
-			if len(n.Elts) == 3 && n.Type == nil {
+			if (len(n.Elts) == 3 || len(n.Elts) == 4) && n.Type == nil {
 				add(n.Elts[0])
 			}
 		}
@@ -117,31 +120,36 @@ func prefixed(of ast.Node) (out []string) {
 	return out
 }
 
-// documented are the metrics of the page, with their labels.
-func documented(t *testing.T) map[string][]string {
+// documented are the metrics of the page.
+func documented(t *testing.T) map[string]shape {
 	t.Helper()
 	raw, err := os.ReadFile(metricsPage)
 	require.NoError(t, err)
-	out := map[string][]string{}
+	out := map[string]shape{}
 	for _, row := range metricRow.FindAllStringSubmatch(string(raw), -1) {
 		assert.NotContains(t, out, row[1], "twice")
-		out[row[1]] = []string{}
+		one := shape{kind: row[2]}
 		assert.Contains(t, []string{"gauge", "counter", "histogram"}, row[2], row[1])
 		for _, label := range strings.Split(row[3], ",") {
 			if label = strings.Trim(label, " `"); label != "–" {
-				out[row[1]] = append(out[row[1]], label)
+				one.labels = append(one.labels, label)
 			}
 		}
+		out[row[1]] = one
 	}
 	return out
 }
 
-// TestEveryMetricIsOnThePage fails when a program registers a metric that docs/operators/metrics.md does not have.
+// TestEveryMetricIsOnThePage fails when a program has a metric that docs/operators/metrics.md does not have, or the
+// page one that no program has.
 func TestEveryMetricIsOnThePage(t *testing.T) {
-	names, page := registered(t), documented(t)
-	assert.Greater(t, len(names), 70, "the sources are read")
-	for _, name := range names {
+	found, page := registered(t), documented(t)
+	assert.Greater(t, len(found), 70, "the sources are read")
+	for name := range found {
 		assert.Contains(t, page, name, "add a row for it to docs/operators/metrics.md")
+	}
+	for name := range page {
+		assert.Contains(t, found, name, "no program has it: take it off docs/operators/metrics.md")
 	}
 }
 
@@ -171,18 +179,18 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 			found := used.FindAllStringSubmatch(rule["expr"].(string), -1)
 			assert.NotEmpty(t, found, what)
 			for _, m := range found {
-				labels, known := metrics[m[1]]
+				metric, known := metrics[m[1]]
 				assert.True(t, known, "%s asks for %s", what, m[1])
 				for _, matcher := range strings.Split(m[2], ",") {
 					if name, _, is := strings.Cut(matcher, "="); is {
-						assert.Contains(t, labels, name, "%s: label of %s", what, m[1])
+						assert.Contains(t, metric.labels, name, "%s: label of %s", what, m[1])
 					}
 				}
 			}
 			for _, m := range regexp.MustCompile(`\$labels\.([a-z_]+)`).FindAllStringSubmatch(
 				text(rule, "annotations", "summary"), -1) {
 				// Prometheus itself adds the instance; exported_node is its name of a label that the target has, too.
-				labels := append([]string{"instance", "exported_node"}, metrics[found[0][1]]...)
+				labels := append([]string{"instance", "exported_node"}, metrics[found[0][1]].labels...)
 				assert.Contains(t, labels, m[1], what)
 			}
 		}
