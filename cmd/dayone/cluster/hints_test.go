@@ -79,3 +79,21 @@ func TestImagesThatAreMissingAreNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestHelpSaysTheDefaultsOfItsCommand: upgrade keeps what it is not told, and manifests asks no cluster for its mode.
+func TestHelpSaysTheDefaultsOfItsCommand(t *testing.T) {
+	help := func(command string) string {
+		code, out, _ := dayone(t, "cluster", command, "--help")
+		require.Zero(t, code)
+		return strings.Join(strings.Fields(out), " ")
+	}
+	mode := "full (dayone does its work)"
+	assert.Contains(t, help("install"), mode+"; default: what is installed, else advisor where one runs, else full")
+	assert.Contains(t, help("manifests"), mode+" (default full)")
+	upgrade := help("upgrade")
+	assert.Contains(t, upgrade, mode+": only the one that is installed")
+	for _, usual := range []string{"else full", "default 2", "default: there are none", "default: the cluster's"} {
+		assert.Contains(t, help("install"), usual)
+		assert.NotContains(t, upgrade, usual)
+	}
+}

@@ -30,10 +30,21 @@ type installFlags struct {
 	openshift bool
 }
 
-func (f *installFlags) add(cmd *cobra.Command) {
+// add adds the flags of a command whose defaults are those of a new installation.
+func (f *installFlags) add(cmd *cobra.Command, mode string) {
+	f.addWith(cmd, mode, func(usual string) string { return usual })
+}
+
+// addKept adds the flags of a command that keeps what it is not told.
+func (f *installFlags) addKept(cmd *cobra.Command, mode string) {
+	f.addWith(cmd, mode, func(string) string { return "" })
+}
+
+// addWith adds the flags: mode ends the help of --mode, and unset gives what the help says in place of a usual default.
+func (f *installFlags) addWith(cmd *cobra.Command, mode string, unset func(usual string) string) {
 	s, o := cmd.Flags(), &f.options
 	s.StringVar(&f.mode, "mode", "", "advisor (beside the Machine Config Operator, which keeps its work), builder "+
-		"(dayone builds what it rolls out) or full (dayone does its work); default: advisor where one runs, else full")
+		"(dayone builds what it rolls out) or full (dayone does its work)"+mode)
 	s.StringArrayVar((*[]string)(&f.images), "image", nil,
 		"REF of an image that has all programs, or controller=REF, builder=REF, daemon=REF; best by digest; "+
 			"repeatable")
@@ -42,12 +53,14 @@ func (f *installFlags) add(cmd *cobra.Command) {
 	s.StringVar(&o.BaseImage, "base-image", "", "base OS image by digest, for a cluster without a ControllerConfig")
 	s.StringArrayVar(&o.BuilderArgs, "builder-arg", nil,
 		"argument of machine-os-builder start, such as --build-pod-user-namespace (repeatable)")
-	s.Int32Var(&o.Replicas, "replicas", 0, "copies of dayone-controller (default 2, or 1 on a cluster of one node)")
+	s.Int32Var(&o.Replicas, "replicas", 0, "copies of dayone-controller"+
+		unset(" (default 2, or 1 on a cluster of one node)"))
 	s.BoolVar(&o.NodeAgent, "node-agent", false, "also install the agent on every node")
 	s.StringVar(&o.Registry, "cluster-registry", "", "HOST:PORT in the names of the images that the control plane's own "+
-		"registries hold, see dayone registry node-config (default: there are none)")
+		"registries hold, see dayone registry node-config"+unset(" (default: there are none)"))
 	s.StringVar(&o.APIServer, "api-server", "",
-		"URL at which new nodes reach the API server, such as https://api.example.com:6443 (default: the cluster's)")
+		"URL at which new nodes reach the API server, such as https://api.example.com:6443"+
+			unset(" (default: the cluster's)"))
 	s.BoolVar(&o.ApproveNodes, "approve-nodes", false,
 		"sign the certificates of new nodes without a person's approval")
 	s.BoolVar(&o.PrivilegedBuilds, "privileged-builds", false, "let the namespace run privileged build pods")
@@ -254,7 +267,7 @@ func newInstall(c *connect.Flags) *cobra.Command {
 			return a.install(cmd, t, f)
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, "; default: what is installed, else advisor where one runs, else full")
 	a.add(cmd)
 	cmd.Flags().BoolVar(&a.takeOver, "take-over", false, "put a running Machine Config Operator aside and do its work, "+
 		"in mode full; uninstall gives it back")
@@ -311,7 +324,7 @@ func newUpgrade(c *connect.Flags) *cobra.Command {
 			return a.install(cmd, t, f)
 		},
 	}
-	f.add(cmd)
+	f.addKept(cmd, ": only the one that is installed; to change it, uninstall and install again")
 	a.add(cmd)
 	return cmd
 }
@@ -339,7 +352,7 @@ func newManifests(c *connect.Flags) *cobra.Command {
 			return nil
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, " (default full)")
 	cmd.Flags().StringVar(&dir, "kustomize", "", "directory to write; it must be empty or not exist")
 	cmd.Flags().BoolVar(&f.openshift, "openshift", false, "add what install adds on OpenShift: "+
 		"SecurityContextConstraints with the rights to use them, ServiceMonitors and PrometheusRules")
