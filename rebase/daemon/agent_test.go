@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/machineconfig"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/hostfiles"
@@ -29,6 +30,45 @@ func TestIntroducesItself(t *testing.T) {
 	assert.Equal(t, image(1), r.CurrentImage)
 	assert.Equal(t, nodestate.StateDone, r.State)
 	assert.Zero(t, f.m.boots)
+}
+
+// TestMendsItsRecord has somebody remove, or write nonsense into, what the agent reports: at rest and on the way.
+func TestMendsItsRecord(t *testing.T) {
+	for _, c := range []struct{ name, key, value string }{
+		{"unknown-state", manifests.AnnotationState, "Garbage"},
+		{"no-state", manifests.AnnotationState, ""},
+		{"no-config", manifests.AnnotationCurrentConfig, ""},
+		{"unreadable-image", manifests.AnnotationCurrentImage, "not an image"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.join(rendered("rendered-"+f.name+"-1", "/etc/a=1"), image(1))
+			was := f.record()
+			f.annotate(c.key, c.value)
+			f.mends()
+			assert.Equal(t, was, f.record())
+			f.aim(rendered("rendered-"+f.name+"-2", "/etc/a=2"), image(2))
+			f.reaches(daemon.Draining)
+			f.annotate(c.key, c.value)
+			f.mends()
+			f.settle()
+			assert.Equal(t, 1, f.m.boots)
+			assert.Equal(t, was.FirstPivotConfig, f.record().FirstPivotConfig, "it is written once")
+		})
+	}
+}
+
+// mends lets the agent go on until its record can be read and says what it has.
+func (f *fixture) mends() {
+	f.Helper()
+	for range limit {
+		require.NoError(f, f.step())
+		if r, err := nodestate.Parse(f.object().Annotations); err == nil && r.State != "" && r.CurrentConfig != "" &&
+			r.CurrentImage != "" {
+			return
+		}
+	}
+	f.Fatalf("the record stays broken: %v", f.object().Annotations)
 }
 
 func TestLayeredImageChange(t *testing.T) {

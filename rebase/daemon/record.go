@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,10 +38,33 @@ func (a *Agent) readNode(ctx context.Context, j journal) (node, error) {
 		return node{}, err
 	}
 	n := node{object: object}
+	if err := a.mendRecord(ctx, n); err != nil {
+		return n, err
+	}
 	if n.record, err = nodestate.Parse(object.Annotations); err != nil {
 		return n, fmt.Errorf("read node %s: %w", a.node, err)
 	}
 	return n, nil
+}
+
+// mendRecord removes what somebody else has written into the agent's own annotations and no agent can read: the step
+// writes them anew from what the disk says.
+func (a *Agent) mendRecord(ctx context.Context, n node) error {
+	broken := nodestate.Broken(n.object.Annotations)
+	if len(broken) == 0 {
+		return nil
+	}
+	changes := map[string]*string{}
+	for _, key := range broken {
+		a.edges.log.WithField("annotation", key).WithField("value", n.object.Annotations[key]).
+			Warn("the node's annotation cannot be read and is written anew")
+		changes[key] = nil
+	}
+	if err := a.edges.record.annotate(ctx, changes); err != nil {
+		return err
+	}
+	n.object.Annotations = nodestate.Apply(n.object.Annotations, changes)
+	return nil
 }
 
 func nodeOfDisk(root string, j journal) (node, error) {
@@ -66,7 +90,8 @@ func readCurrent(root string) (nodedisk.Current, error) {
 	return c, err
 }
 
-// introduce writes the record of a node that the cluster sees for the first time: what its first boot left on disk.
+// introduce writes the record of a node that the cluster sees for the first time, or whose record somebody has removed:
+// what its first boot, or a later one, left on disk.
 func introduce(ctx context.Context, e *edges, n node) error {
 	w := e.record
 	current, err := nodedisk.ReadCurrent(e.root)
@@ -81,7 +106,7 @@ func introduce(ctx context.Context, e *edges, n node) error {
 		message: "first boot has left the node with " + current.Target().String()})
 	return w.change(ctx, n, func(r *nodestate.Record) {
 		r.CurrentConfig, r.CurrentImage = current.Config.Name, current.Image
-		r.FirstPivotConfig = current.Config.Name
+		r.FirstPivotConfig = cmp.Or(r.FirstPivotConfig, current.Config.Name)
 		if r.DesiredConfig == "" {
 			r.DesiredConfig, r.DesiredImage = current.Config.Name, current.Image
 		}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/daemon"
 	"dayone.dev/dayone/rebase/daemon/kubeapi"
 	"dayone.dev/dayone/rebase/nodestate"
@@ -166,6 +167,17 @@ func (f *fixture) running(repair bool) (end func()) {
 		cancel()
 		require.NoError(t, <-over)
 	}
+}
+
+// TestWakesForItsRecord: an agent at rest looks at its node every few minutes only, unless a watch wakes it.
+func TestWakesForItsRecord(t *testing.T) {
+	f := newFixture(t)
+	f.join(rendered("rendered-wakes-1"), "")
+	end := f.running(false)
+	f.annotate(manifests.AnnotationCurrentConfig, "")
+	require.Eventually(t, func() bool { return f.record().CurrentConfig == "rendered-wakes-1" }, time.Minute,
+		10*time.Millisecond)
+	end()
 }
 
 func TestKeysThatGoAreDrift(t *testing.T) {

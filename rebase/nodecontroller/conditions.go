@@ -159,17 +159,22 @@ func unwell(nodes []rollout.Node) string {
 	return ""
 }
 
-// nodeDegraded names the nodes that gave up, and what the admin must mend before anything goes on.
+// nodeDegraded names the nodes that gave up or whose record nobody can read, and what the admin must mend before
+// anything goes on.
 func nodeDegraded(d *decision) mcfgv1.MachineConfigPoolCondition {
 	words := slices.Clone(d.Faults)
 	named := 0
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
-		if n.Record.State != "Degraded" && n.Record.State != "Unreconcilable" {
+		why := cmp.Or(n.Record.Reason, "no reason given")
+		switch {
+		case n.RecordErr != nil:
+			why = n.Unreadable()
+		case n.Record.State != "Degraded" && n.Record.State != "Unreconcilable":
 			continue
 		}
 		if named++; named <= maxNamed {
-			words = append(words, fmt.Sprintf("node %s: %s", n.Name, cmp.Or(n.Record.Reason, "no reason given")))
+			words = append(words, fmt.Sprintf("node %s: %s", n.Name, why))
 		}
 	}
 	if named > maxNamed {

@@ -52,6 +52,9 @@ func TestPoolConditions(t *testing.T) {
 		{name: "a-node-is-degraded", moved: true, nodes: func(f *fixture) { f.agent("a", fail("disk full")) },
 			want: says{updating: true, nodeDegraded: true, degraded: true, reason: "Waiting",
 				counts: [5]int32{2, 0, 0, 0, 1}}},
+		{name: "a-record-is-unreadable", nodes: func(f *fixture) { f.garble("a") },
+			want: says{updating: true, nodeDegraded: true, degraded: true, reason: "Waiting",
+				counts: [5]int32{2, 1, 1, 1, 0}}},
 		{name: "layered", layered: true, build: mcfgv1.MachineOSBuildSucceeded,
 			want: says{updated: true, reason: "AllNodesUpdated", counts: [5]int32{2, 2, 2, 0, 0}}},
 		{name: "rebuild-runs", layered: true, build: mcfgv1.MachineOSBuilding,
@@ -122,6 +125,15 @@ func (f *fixture) cordon(node string) {
 	var n corev1.Node
 	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(node)}, &n))
 	n.Spec.Unschedulable = true
+	require.NoError(f, f.env.Client.Update(f.Context(), &n))
+}
+
+// garble writes into a node's record what nobody can read.
+func (f *fixture) garble(node string) {
+	f.Helper()
+	var n corev1.Node
+	require.NoError(f, f.env.Client.Get(f.Context(), client.ObjectKey{Name: f.name(node)}, &n))
+	n.Annotations[manifests.AnnotationDesiredImage] = "not an image"
 	require.NoError(f, f.env.Client.Update(f.Context(), &n))
 }
 

@@ -33,7 +33,7 @@ func writeRecords(ctx context.Context, w *writer, d *decision) (retry time.Durat
 		if target.Config == "" {
 			target.Config = d.Object.Spec.Configuration.Name
 		}
-		if target.Config == "" {
+		if target.Config == "" || n.RecordErr != nil { // what cannot be read is not repeated
 			continue
 		}
 		spec := mcfgv1.MachineConfigNodeSpec{Node: mcfgv1.MCOObjectReference{Name: n.Name},

@@ -115,6 +115,23 @@ func Parse(annotations map[string]string) (Record, error) {
 	return r, r.Validate()
 }
 
+// Broken lists the keys of the agent's own that have values which a record cannot have. The agent knows what belongs
+// there; what others ask of it, it does not.
+func Broken(annotations map[string]string) (keys []string) {
+	var r Record
+	for _, f := range fields() {
+		switch f.key {
+		case manifests.AnnotationDesiredConfig, manifests.AnnotationDesiredImage, keyLastAppliedDrain:
+			continue
+		}
+		*f.at(&r) = annotations[f.key]
+		if r.validateField(f.key, annotations[f.key]) != nil {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}
+
 // Patch gives the changes that make annotations say what the record says: a value to set, or nil to remove. Keys that
 // are not the record's are never in it. It is what a JSON merge patch of metadata.annotations takes.
 func (r Record) Patch(annotations map[string]string) (map[string]*string, error) {

@@ -58,6 +58,14 @@ func TestPatchTouchesOnlyTheRecord(t *testing.T) {
 	assert.Empty(t, again, "nothing to write when nothing changes")
 }
 
+func TestBrokenNamesTheAgentsOwn(t *testing.T) {
+	assert.Equal(t, []string{manifests.AnnotationCurrentConfig, manifests.AnnotationState}, Broken(map[string]string{
+		manifests.AnnotationCurrentConfig: "no name", manifests.AnnotationState: "Garbage",
+		manifests.AnnotationDesiredConfig: "no name", manifests.AnnotationDesiredImage: "no image", keyLastAppliedDrain: "x",
+		manifests.AnnotationCurrentImage: imageA, "other.example.com/key": "\xff"}))
+	assert.Empty(t, Broken(nil))
+}
+
 func TestValidateRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -71,6 +71,12 @@ type Node struct {
 	UpdatedSince time.Time
 }
 
+// Unreadable is what is to be done about a record that cannot be read. Agents mend what is their own.
+func (n *Node) Unreadable() string {
+	return fmt.Sprintf("its annotations cannot be read: %v; remove that annotation: what belongs there is written anew",
+		n.RecordErr)
+}
+
 // maxUnavailable gives the number of nodes that may be unavailable at once.
 func (p Pool) maxUnavailable(nodes int) (int, error) {
 	limit := 1

@@ -165,7 +165,7 @@ func (p *planner) settle() {
 		n := &p.nodes[i]
 		switch {
 		case c.silent && n.RecordErr != nil:
-			p.say(i, PhaseBlocked, "RecordUnreadable", fmt.Sprintf("its annotations cannot be read: %v", n.RecordErr))
+			p.say(i, PhaseBlocked, "RecordUnreadable", n.Unreadable())
 		case c.silent:
 			p.say(i, PhaseBlocked, "AgentSilent", "its agent has not reported yet: see that dayone-daemon runs on it")
 		case c.updated:

@@ -29,6 +29,10 @@ func TestClusterErrorHints(t *testing.T) {
 		t.Cleanup(server.Close)
 		return server
 	}
+	hangsUp := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(hangsUp.Close)
 	gone := fmt.Sprintf("http://127.0.0.1:%d", registrytest.Port(t))
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -39,6 +43,7 @@ func TestClusterErrorHints(t *testing.T) {
 		{"refuses what", refuse(http.StatusForbidden, "Forbidden").
 			URL, "rights of a cluster administrator|the kubeconfig's user has no permission"},
 		{"is not to be seen", gone, "is the API server running"},
+		{"hangs up", hangsUp.URL, "is the API server running"},
 	} {
 		kubeconfig := filepath.Join(dir, strings.ReplaceAll(c.name, " ", "-"))
 		require.NoError(t, os.WriteFile(kubeconfig,

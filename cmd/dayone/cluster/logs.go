@@ -57,10 +57,10 @@ func newLogs(c *connect.Flags) *cobra.Command {
 		Use:   "logs POOL",
 		Short: "Show the log of a pool's newest build, even after its pod is deleted",
 		Long: "Logs prints the log of a pool's newest build: from its pod while the build is active, afterwards from the\n" +
-			"registry, which keeps it beside the image. Beside a Machine Config Operator it prints what dayone keeps in\n" +
-			"modes advisor and builder, with the cause. -o json adds the build, its outcome and its image. When the registry\n" +
-			"has no log, logs prints the cause of the build's state and exits with status 1. It uses the credentials of the\n" +
-			"MachineOSConfig's push Secret, unless you pass a file.",
+			"registry, which keeps it beside the image, or from the pod if that is still there. When neither has a log, logs\n" +
+			"prints the cause of the build's state and exits with status 1. Beside a Machine Config Operator it prints what\n" +
+			"dayone keeps in modes advisor and builder, with the cause. -o json adds the build, its outcome and its image.\n" +
+			"It uses the credentials of the MachineOSConfig's push Secret, unless you pass a file.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.Argument(connect.LayeredPools()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,17 +119,32 @@ func showOwn(cmd *cobra.Command, api client.Reader, config *rest.Config, b *mcfg
 		return printLog(cmd, buildLog{MachineOSBuild: b.Name, Pool: pool, Outcome: string(state), Text: text.String()})
 	}
 	stored, err := buildlogs.Stored(ctx, api, l.Namespace, b, l.registry)
-	if errors.Is(err, buildlog.ErrNotFound) {
-		cause := machineosbuild.CauseOf(b).Text()
-		err = fmt.Errorf("show log of MachineOSBuild %s: %w; standard output has the build's cause", b.Name, err)
-		return errors.Join(cli.PrintLine(cmd, "BuildLog", buildLog{MachineOSBuild: b.Name, Pool: pool,
-			Outcome: string(state), Summary: cause}, "%s: %s", state, cause), err)
-	}
 	if err != nil {
-		return err
+		return showUnstored(cmd, api, config, b, l, err)
 	}
 	return printLog(cmd, buildLog{MachineOSBuild: stored.Build, Pool: stored.Pool, Outcome: stored.Outcome,
 		Image: stored.Image, Created: stored.Created.Truncate(time.Second), Text: string(stored.Text)})
+}
+
+// showUnstored shows what the cluster has of a build whose log the registry does not give: the log of its pod, which
+// stays when it has failed, otherwise the cause.
+func showUnstored(cmd *cobra.Command, api client.Reader, config *rest.Config, b *mcfgv1.MachineOSBuild, l *logsFlags,
+	why error) error {
+	out := buildLog{MachineOSBuild: b.Name, Pool: l.pool, Outcome: string(machineosbuild.StateOf(b)),
+		Image: string(b.Status.DigestedImagePushSpec)}
+	if !errors.Is(why, buildlog.ErrNotFound) {
+		why = fmt.Errorf("%w; --registry, --registry-ca and --registry-auth name another way to it", why)
+	}
+	var text strings.Builder
+	if buildlogs.Follow(cmd.Context(), api, config, l.Namespace, b, false, &text) == nil && text.Len() > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "this is the log of the build's pod, because the registry gives none: %v\n", why)
+		out.Text = text.String()
+		return printLog(cmd, out)
+	}
+	out.Summary = machineosbuild.CauseOf(b).Text()
+	says := strings.TrimSuffix(out.Outcome+": "+out.Summary, ": ")
+	return errors.Join(cli.PrintLine(cmd, "BuildLog", out, "%s", says),
+		fmt.Errorf("show log of MachineOSBuild %s: %w; standard output has what its state says", b.Name, why))
 }
 
 // printLog prints a log's text alone, or as -o asks for with what it is the log of.

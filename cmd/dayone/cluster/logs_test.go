@@ -115,6 +115,10 @@ func TestLogsOutliveThePod(t *testing.T) {
 	var cause map[string]string
 	require.NoError(t, json.Unmarshal([]byte(out), &cause), "without a log there is JSON, too")
 	assert.Contains(t, cause["summary"], "the command failed")
+	code, out, errs = logs("worker", "--registry", "127.0.0.1:1")
+	assert.Equal(t, cli.ExitFailed, code, errs)
+	assert.Contains(t, out, "Failed: the command failed\nline: 3", "nor needs the cause a registry")
+	assert.Contains(t, errs, "connection refused; --registry, --registry-ca and --registry-auth name another way to it")
 
 	w.keep("worker-1", "STEP 1\nno such package\n")
 	code, out, errs = logs("worker")

@@ -3,6 +3,7 @@ package connect
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 
@@ -43,13 +44,14 @@ func WithHints(cmd *cobra.Command, forbidden string) *cobra.Command {
 
 func hint(err error, what string) error { return fmt.Errorf("%w (%s)", err, what) }
 
-// dialError says that the API server itself was not reached: a registry that is not reached needs another hint.
+// dialError says that the API server itself was not reached or did not answer: a registry needs another hint.
 type dialError struct{ error }
 
 // Unwrap gives the cause.
 func (e dialError) Unwrap() error { return e.error }
 
-// dialer marks connections to the API server that could not be made; all other errors stay what client-go looks for.
+// dialer marks connections to the API server that could not be made or broke off; all other errors stay what client-go
+// looks for.
 type dialer struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets client-go close what is idle.
@@ -58,9 +60,15 @@ func (d dialer) WrappedRoundTripper() http.RoundTripper { return d.next }
 // RoundTrip is http.RoundTripper's.
 func (d dialer) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := d.next.RoundTrip(r)
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if r.Context().Err() == nil && unreached(err) {
 		return answer, dialError{err}
 	}
 	return answer, err
+}
+
+// unreached tells that there was no connection, that it broke off before an answer, or that none came in time.
+func unreached(err error) bool {
+	var op *net.OpError
+	var timed net.Error
+	return errors.As(err, &op) || errors.As(err, &timed) && timed.Timeout() || errors.Is(err, io.EOF)
 }

@@ -129,6 +129,8 @@ func TestBuildInTheCluster(t *testing.T) {
 	assert.Contains(t, meta.FindStatusCondition(mosc.Status.Conditions, buildcontroller.ConditionDegraded).
 		Message, "the package mirror says no")
 	assert.Equal(t, image, string(mosc.Status.CurrentImagePullSpec), "the image in use stays")
+	assert.Contains(t, w.dayone("cluster", "logs", "worker"), "the package mirror says no",
+		"the pod has the log where only the cluster knows the registry")
 	w.gathered()
 
 	w.log.Info("mending it")

@@ -27,12 +27,16 @@ const (
 	configSpread = 3 * time.Second
 )
 
-// asked is what others ask the agent for: whatever else changes on its node is not its business.
-type asked struct{ config, image, drained, ahead, pinned, endTrust, account, shared string }
+// asked is what others ask the agent for: whatever else changes on its node is not its business. lost: somebody has
+// removed what the agent reports.
+type asked struct {
+	config, image, drained, ahead, pinned, endTrust, account, shared string
+	lost                                                             bool
+}
 
-// Wake sends whenever somebody asks this node for something else, when what the cluster gives all nodes changes, and
-// when a watch begins anew: the API may have been away meanwhile. A value that nobody takes is not repeated. It ends
-// with ctx.
+// Wake sends whenever somebody asks this node for something else or removes what its agent reports, when what the
+// cluster gives all nodes changes, and when a watch begins anew: the API may have been away meanwhile. A value that
+// nobody takes is not repeated. It ends with ctx.
 func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	send := func() {
@@ -46,7 +50,8 @@ func (c *Client) Wake(ctx context.Context) <-chan struct{} {
 		r, err := nodestate.Parse(o.Annotations)
 		now := asked{r.DesiredConfig, r.DesiredImage, r.LastAppliedDrain, o.Annotations[manifests.AnnotationPrefetch],
 			o.Annotations[manifests.AnnotationPinnedImageSets], o.Annotations[manifests.AnnotationEndTrust],
-			o.Annotations[manifests.AnnotationRegistryAccount], o.Annotations[manifests.AnnotationRegistryShared]}
+			o.Annotations[manifests.AnnotationRegistryAccount], o.Annotations[manifests.AnnotationRegistryShared],
+			r.CurrentConfig == "" || r.State == ""}
 		if err != nil || now != seen {
 			seen = now
 			send()
