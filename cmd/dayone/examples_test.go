@@ -51,6 +51,9 @@ func TestHelpPages(t *testing.T) {
 			args := append(strings.Fields(strings.TrimPrefix(c.CommandPath(), root.DisplayName())), "--help")
 			var page bytes.Buffer
 			require.Equal(t, cli.ExitOK, cli.Run(t.Context(), root, args, &page, &page), args)
+			for _, raw := range []string{"default [])", "stringTo"} {
+				assert.NotContains(t, page.String(), raw, args)
+			}
 			for line := range strings.Lines(page.String()) {
 				if len(strings.Fields(line)) == 1 {
 					continue // a path of this machine

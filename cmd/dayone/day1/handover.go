@@ -23,7 +23,8 @@ func handOverFlags(cmd *cobra.Command, o *day1.HandOver, policyFlag string) {
 	f.StringVar(&o.FinalCAFile, "final-ca", "",
 		"PEM file of authorities that sign the final registries, beside this host's")
 	f.StringToIntVar(&o.Nodes, "nodes", nil,
-		"POOL=N: how many nodes of a pool must have joined (default: controlPlane.replicas for master)")
+		"`POOL=N`: how many nodes of a pool must have joined (default: controlPlane.replicas for master)")
+	f.Lookup("nodes").DefValue = "" // the library's is []
 }
 
 func checkPolicy(o day1.HandOver) error {

@@ -37,7 +37,8 @@ func (f *Flags) Add(s *pflag.FlagSet) {
 	s.DurationVar(&f.job.Deadline, "job-timeout", 0,
 		"when a Job ends with all its attempts (default 15m after --build-timeout)")
 	s.StringToStringVar(&f.job.NodeSelector, "build-node-selector", nil,
-		"labels of nodes that may build, beside the architecture")
+		"`LABEL=VALUE` of nodes that may build, beside the architecture (repeatable)")
+	s.Lookup("build-node-selector").DefValue = "" // the library's is []
 	s.StringVar(&f.workLimit, "build-disk", "", "scratch space of a build pod, such as 20Gi (default none)")
 	s.StringVar(&f.memory, "build-memory", job.DefaultMemoryLimit, "memory limit of a build pod; 0 sets none")
 	s.BoolVar(&f.job.Privileged, "build-privileged", false,
