@@ -101,17 +101,13 @@ func layered(set *manifests.Set, images map[string]string) *manifests.Set {
 
 // Final renders every pool on its own image, and plans the hand-over.
 func (f flow) Final(ctx context.Context, run *journal.Run, l day1.Layered[baseImage]) (day1.Rendered, error) {
-	images, digests := map[string]string{}, map[string]string{}
+	images := map[string]string{}
 	for _, p := range day1.BuiltHere(f.host.In) {
-		images[p.Name], digests[p.Name] = day1.FinalImage(p, l.Images[p.Name]), l.Images[p.Name].Digest
+		images[p.Name] = day1.FinalImage(p, l.Images[p.Name])
 	}
 	set := layered(f.host.In.Inputs(l.First.Final, f.Versions), images)
-	side := f.host.In.Sidecar
 	return journal.Do(ctx, run, journal.Step[day1.Rendered]{Name: phaseRenderFinal,
-		Inputs: func() (any, error) {
-			return map[string]any{"set": set, "digests": digests, "versions": f.Versions, "nodes": f.HandOver.Nodes,
-				"cluster": side.Cluster, "handOver": side.Config.HandOver, "finalCA": string(f.host.In.RegistryCA)}, nil
-		},
+		Inputs: func() (any, error) { return f.finalInputs(l, set) },
 		Work: func(context.Context) (day1.Rendered, error) {
 			result, err := f.render(set)
 			if err != nil {
@@ -132,6 +128,23 @@ func (f flow) Final(ctx context.Context, run *journal.Run, l day1.Layered[baseIm
 		},
 		Holds: f.finalHolds,
 	})
+}
+
+// finalInputs are all that the rendered configs depend on, and the plan of the hand-over: it names this host's
+// registry, the builds and the signing key.
+func (f flow) finalInputs(l day1.Layered[baseImage], set *manifests.Set) (any, error) {
+	out, err := day1.Outcome(f.host, l)
+	if err != nil {
+		return nil, err
+	}
+	type built struct{ Digest, Address, Ground, Repository string }
+	all := map[string]built{}
+	for pool, b := range out.Built {
+		all[pool] = built{b.Digest, b.Address, b.Ground, b.Repository}
+	}
+	return map[string]any{"set": set, "built": all, "versions": f.Versions, "nodes": f.HandOver.Nodes,
+		"cluster": f.host.In.Sidecar.Cluster, "handOver": out.HandOver, "finalCA": out.FinalCA, "registry": out.Registry,
+		"platform": out.Platform, "clusterRegistry": out.ClusterRegistry, "signing": f.host.In.Signing}, nil
 }
 
 // rendered names what came of a rendering.

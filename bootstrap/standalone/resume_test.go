@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dayone.dev/dayone/bootstrap/day1"
+	"dayone.dev/dayone/bootstrap/handover"
 	"dayone.dev/dayone/bootstrap/journal"
 	"dayone.dev/dayone/bootstrap/phasetest"
 	"dayone.dev/dayone/bootstrap/standalone"
@@ -166,6 +167,26 @@ func TestResumeWithOtherInputs(t *testing.T) {
 	require.NoError(t, err, output)
 	assert.Equal(t, []string{"base reused"}, phasetest.Ended{Events: events}.Only("reused"))
 	assert.NotEqual(t, string(first.Find("render-final").Output), string(b.journal().Find("render-final").Output))
+}
+
+// The images are the same, the nodes and the hand-over come to another address.
+func TestResumeWithAnotherHost(t *testing.T) {
+	b := newBench(t)
+	_, output, err := b.run("", "")
+	require.NoError(t, err, output)
+	other := phasetest.FreePort(t)
+	file := filepath.Join(b.order.Dir, installconfig.FileName)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	_, was, _ := strings.Cut(b.order.Registry, ":")
+	require.NoError(t, os.WriteFile(file, bytes.Replace(raw, []byte("port: "+was), []byte("port: "+strconv.Itoa(other)),
+		1), 0o600))
+	b.order.Registry = fmt.Sprintf("%s:%d", phasetest.HostAddress(t), other)
+	_, output, err = b.run("", "")
+	require.NoError(t, err, output)
+	plan, err := handover.Read(day1.Options{StateDir: b.order.State}.PlanDir())
+	require.NoError(t, err)
+	assert.Equal(t, b.order.Registry, plan.Registry)
 }
 
 func TestResumeRestoresLostBlob(t *testing.T) {
