@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/manifests"
@@ -105,6 +106,22 @@ func TestPoolConditions(t *testing.T) {
 			f.look()
 			assert.Equal(t, still, f.object().ResourceVersion, "nothing to say, nothing written")
 		})
+	}
+}
+
+// TestCountsOfNothingAreWritten reads what kubectl's columns and jsonpath read: a 0 is there, too.
+func TestCountsOfNothingAreWritten(t *testing.T) {
+	f := newFixture(t, nodecontroller.Options{})
+	f.render("rendered-" + f.pool + "-1")
+	f.look()
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(mcfgv1.GroupVersion.WithKind("MachineConfigPool"))
+	require.NoError(t, f.env.Client.Get(t.Context(), client.ObjectKeyFromObject(f.object()), raw))
+	for _, name := range []string{"machineCount", "updatedMachineCount", "readyMachineCount", "unavailableMachineCount",
+		"degradedMachineCount"} {
+		_, found, err := unstructured.NestedInt64(raw.Object, "status", name)
+		require.NoError(t, err)
+		assert.True(t, found, name)
 	}
 }
 

@@ -2,8 +2,10 @@ package nodecontroller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
@@ -32,7 +34,7 @@ func writeStatus(ctx context.Context, w *writer, d *decision) (time.Duration, er
 		return 0, nil
 	}
 	err = w.client.Status().Patch(ctx, changed,
-		client.MergeFromWithOptions(d.Object, client.MergeFromWithOptimisticLock{}))
+		counted{client.MergeFromWithOptions(d.Object, client.MergeFromWithOptimisticLock{})})
 	if apierrors.IsConflict(err) {
 		return gather, nil
 	}
@@ -42,6 +44,35 @@ func writeStatus(ctx context.Context, w *writer, d *decision) (time.Duration, er
 	w.unseen.note(kindPool, d.Object.ResourceVersion, changed)
 	tellStatus(w.events, d, changed)
 	return 0, nil
+}
+
+// counted is a patch of a pool's status that has all its counts. A difference has none that is and was 0: then nobody
+// would write it, and who asks for it gets nothing, where the Machine Config Operator says 0.
+type counted struct{ client.Patch }
+
+// Data is client.Patch's.
+func (p counted) Data(o client.Object) ([]byte, error) {
+	raw, err := p.Patch.Data(o)
+	pool, is := o.(*mcfgv1.MachineConfigPool)
+	if err != nil || !is {
+		return raw, err
+	}
+	var patch struct {
+		Metadata json.RawMessage            `json:"metadata,omitempty"`
+		Status   map[string]json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(raw, &patch); err != nil {
+		return nil, fmt.Errorf("read patch of a pool's status: %w", err)
+	}
+	st := pool.Status
+	for name, count := range map[string]int32{
+		"machineCount": st.MachineCount, "updatedMachineCount": st.UpdatedMachineCount,
+		"readyMachineCount": st.ReadyMachineCount, "unavailableMachineCount": st.UnavailableMachineCount,
+		"degradedMachineCount": st.DegradedMachineCount,
+	} {
+		patch.Status[name] = json.RawMessage(strconv.Itoa(int(count)))
+	}
+	return json.Marshal(patch)
 }
 
 // status is the pool's status with what this controller says of it.

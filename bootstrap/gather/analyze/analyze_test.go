@@ -212,13 +212,27 @@ func TestADegradedClusterIsNamed(t *testing.T) {
 	config := list(
 		`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "Degraded", "status": "True", "message": ` +
 			`"gave up"}]}}`)
-	builds := list(`{"metadata": {"name": "a", "creationTimestamp": "2026-01-02T10:00:00Z"}, ` +
+	const failed = `{"metadata": {"name": "a", "creationTimestamp": "2026-01-02T10:00:00Z"}, ` +
 		`"spec": {"machineOSConfig": {"name": "worker"}}, "status": {"conditions": [{"type": "Failed", "status": "True",
-"message": "RUN failed\nclass: user\nnext: mend line 3\noutput:\n  no"}]}}`)
+"message": "RUN failed\nclass: user\nnext: mend line 3\noutput:\n  no"}]}}`
+	builds := list(failed)
 	v = Bundle(made(t, map[string]string{"resources/machineosconfigs.json": config, buildsFile: builds})).Verdict
 	assert.Equal(t, []any{"machineosconfig worker", "containerfile", "mend line 3", 4},
 		[]any{v.Phase, v.Cause, v.Next, v.Evidence.Line})
-	r := Bundle(made(t, map[string]string{"resources/nodes.json": "{"}))
+	r := Bundle(made(t, map[string]string{"resources/nodes.json": node, "resources/machineconfigpools.json": pool,
+		"resources/machineosconfigs.json": list(`{"metadata": {"name": "infra"}, "status": {"conditions": [{"type": ` +
+			`"Degraded", "status": "True", "message": "there is no Secret"}, {"type": "OptedIn", "status": "False"}]}},` +
+			`{"metadata": {"name": "worker"}, "status": {"conditions": [{"type": "Degraded", "status": "True", "message": ` +
+			`"node n0 wants something"}]}}`),
+		buildsFile: list(strings.ReplaceAll(failed, "worker", "infra"))}))
+	phases := []string{r.Verdict.Phase}
+	for _, v := range r.Also {
+		phases = append(phases, v.Phase)
+	}
+	assert.Equal(t, []string{"machineosconfig infra", "machineosconfig worker", "node n0"}, phases,
+		"all of them, but for the pool, which says the same as its MachineOSConfig")
+	assert.Equal(t, "there is no Secret", r.Verdict.Evidence.Text, "an earlier build's failure is not why")
+	r = Bundle(made(t, map[string]string{"resources/nodes.json": "{"}))
 	assert.Equal(t, StatusCluster, r.Verdict.Status)
 	assert.NotEmpty(t, r.Notes)
 }

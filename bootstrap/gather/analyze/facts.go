@@ -85,9 +85,11 @@ type clusterObject struct {
 		} `json:"machineOSConfig"`
 	} `json:"spec"`
 	Status struct {
-		Conditions []struct{ Type, Status, Reason, Message string } `json:"conditions"`
+		Conditions []clusterCondition `json:"conditions"`
 	} `json:"status"`
 }
+
+type clusterCondition struct{ Type, Status, Reason, Message string }
 
 // readFacts decodes a bundle. The notes say what is damaged.
 func readFacts(b *bundle.Bundle) (f *facts, notes []string) {

@@ -3,9 +3,11 @@ package analyze
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/rebase/nodestate"
 )
 
@@ -15,22 +17,45 @@ func cluster(f *facts) (Verdict, bool) {
 	if !f.absent || len(f.bundle.Below("resources")) == 0 || len(f.services) > 0 {
 		return Verdict{}, false
 	}
+	if faults := clusterFaults(f); len(faults) > 0 {
+		return faults[0], true
+	}
+	return Verdict{Status: StatusCluster, Summary: "the bundle is of a cluster: no pool and no node in it is degraded",
+		Next: "dayone cluster status shows how the pools are"}, true
+}
+
+// maxFaults bounds how many objects of a cluster a report names: the others may have one cause.
+const maxFaults = 10
+
+// clusterFaults are the degraded objects, each cause without its consequences: a pool repeats what its MachineOSConfig
+// says, and a node what its pool does.
+func clusterFaults(f *facts) (faults []Verdict) {
+	var said []string
 	for _, kind := range []struct{ file, what string }{{configsFile, "machineosconfig"}, {poolsFile, "pool"},
 		{nodesFile, "node"}} {
 		for _, o := range f.objects[kind.file] {
 			file, message := kind.file, degraded(o)
-			if message == "" {
+			repeats := func(s string) bool { return strings.Contains(s, message) || strings.Contains(message, s) }
+			if message == "" || len(faults) == maxFaults || slices.ContainsFunc(said, repeats) {
 				continue
 			}
-			// The build itself says more than the object that asks for it.
-			if cause := failedBuild(f.objects[buildsFile], o.Metadata.Name); kind.file == configsFile && cause != "" {
-				file, message = buildsFile, cause
+			said = append(said, message)
+			if kind.file == configsFile && !o.out() { // the build itself says more than the object that asks for it
+				if cause := failedBuild(f.objects[buildsFile], o.Metadata.Name); cause != "" {
+					file, message = buildsFile, cause
+				}
 			}
-			return degradedVerdict(f, file, kind.what+" "+o.Metadata.Name, message), true
+			faults = append(faults, degradedVerdict(f, file, kind.what+" "+o.Metadata.Name, message))
 		}
 	}
-	return Verdict{Status: StatusCluster, Summary: "the bundle is of a cluster: no pool and no node in it is degraded",
-		Next: "dayone cluster status shows how the pools are"}, true
+	return faults
+}
+
+// out tells that a MachineOSConfig is not opted in: what it lacks must be mended, whatever a former build died of.
+func (o clusterObject) out() bool {
+	return slices.ContainsFunc(o.Status.Conditions, func(c clusterCondition) bool {
+		return c.Type == manifests.ConditionOptedIn && c.Status == "False"
+	})
 }
 
 // failedBuild is what the last build of a MachineOSConfig that failed says.

@@ -58,6 +58,8 @@ func verdicts(f *facts) []Verdict {
 	// Dayone's own services before the installer's, which wait for them.
 	slices.SortStableFunc(others, func(a, b Verdict) int { return foreign(a) - foreign(b) })
 	switch {
+	case own.Status == StatusDegraded:
+		return append(clusterFaults(f), others...)
 	case own.Bad():
 		return append([]Verdict{own}, others...)
 	case len(others) > 0 && f.absent:
