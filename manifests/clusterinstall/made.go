@@ -77,8 +77,8 @@ func removeLeases(ctx context.Context, t Target) error {
 	return nil
 }
 
-// removeConfigMaps deletes what the controllers publish: status, release, what is kept of builds, and of an advisor all
-// that bears dayone's mark. The record goes last of all.
+// removeConfigMaps deletes what the controllers publish: status, release, what the control plane's registries must hold
+// and where they are, what is kept of builds, and of an advisor all that bears dayone's mark. The record goes last.
 func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
 	var maps corev1.ConfigMapList
 	if err := t.Client.List(ctx, &maps, client.InNamespace(t.Namespace),
@@ -88,8 +88,9 @@ func removeConfigMaps(ctx context.Context, t Target, mode cluster.Mode) error {
 	for i := range maps.Items {
 		m := &maps.Items[i]
 		_, kept := m.Labels[manifests.LabelBuildRecord]
-		kept = kept || m.Name == cluster.StatusName || m.Name == cluster.ReleaseName
-		if m.Name == recordName || mode != cluster.Advisor && !kept {
+		published := slices.Contains([]string{cluster.StatusName, cluster.ReleaseName, cluster.RegistryName,
+			cluster.RegistryPeersName}, m.Name)
+		if m.Name == recordName || mode != cluster.Advisor && !kept && !published {
 			continue
 		}
 		if err := remove(ctx, t, entry{"v1", "ConfigMap", m.Namespace, m.Name}); err != nil {
@@ -129,8 +130,8 @@ func annotations() []string {
 		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced,
 		manifests.AnnotationPinnedImageSets, manifests.AnnotationPinnedImageSetsDone,
 		manifests.AnnotationPinnedImageSetsError, manifests.AnnotationSoftReboot, manifests.AnnotationLastBoot,
-		manifests.AnnotationRegistryKey, manifests.AnnotationRegistryAccount,
-		manifests.AnnotationRegistryShared}
+		manifests.AnnotationRegistry, manifests.AnnotationRegistryKey, manifests.AnnotationRegistryAccount,
+		manifests.AnnotationRegistryShared, manifests.AnnotationAgentProgress}
 }
 
 // agentsAnnotations are keys of MCO's that the node agent writes, as MCO's own agent does: they go where dayone's has

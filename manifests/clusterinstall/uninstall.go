@@ -8,6 +8,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,7 +125,7 @@ func remove(ctx context.Context, t Target, e entry) error {
 	return nil
 }
 
-// endWorkloads deletes the controllers and waits until their pods are gone.
+// endWorkloads deletes the controllers, waits until their pods are gone, and ends the agents.
 func endWorkloads(ctx context.Context, t Target) error {
 	for _, w := range []client.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: cluster.Controller}},
@@ -149,6 +150,18 @@ func endWorkloads(ctx context.Context, t Target) error {
 			err := t.Client.Get(ctx, key, w)
 			return apierrors.IsNotFound(err), "has not ended yet", client.IgnoreNotFound(err)
 		}); err != nil {
+			return err
+		}
+	}
+	return endAgents(ctx, t)
+}
+
+// endAgents takes from the agents the right to write on nodes, so that none writes anew what is removed, and deletes
+// them. It does not wait until their pods are gone: that of a node that is off stays until the node is back.
+func endAgents(ctx context.Context, t Target) error {
+	for _, e := range []entry{{rbacv1.SchemeGroupVersion.String(), "ClusterRoleBinding", "", cluster.Daemon},
+		{appsv1.SchemeGroupVersion.String(), "DaemonSet", t.Namespace, cluster.Daemon}} {
+		if err := remove(ctx, t, e); err != nil {
 			return err
 		}
 	}

@@ -15,10 +15,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dayone.dev/dayone/cmd/internal/cli"
@@ -79,6 +81,10 @@ func made(t *testing.T, e *kubetest.Env) {
 			Labels: ours}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.ReleaseName,
 			Labels: ours}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: cluster.RegistryName,
+			Labels: ours}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
+			Name: cluster.RegistryPeersName, Labels: ours}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace,
 			Name: cluster.ReleaseName + "-1", Labels: ours}},
 		releaseJob(ours),
@@ -95,7 +101,8 @@ func made(t *testing.T, e *kubetest.Env) {
 		manifests.AnnotationPrefetched, manifests.AnnotationPrefetchError, manifests.AnnotationForced,
 		manifests.AnnotationSoftReboot, manifests.AnnotationLastBoot,
 		manifests.AnnotationPinnedImageSets, manifests.AnnotationPinnedImageSetsDone,
-		manifests.AnnotationPinnedImageSetsError} {
+		manifests.AnnotationPinnedImageSetsError, manifests.AnnotationRegistry, manifests.AnnotationRegistryKey,
+		manifests.AnnotationRegistryAccount, manifests.AnnotationRegistryShared, manifests.AnnotationAgentProgress} {
 		patch.WriteString(map[bool]string{true: "", false: ","}[i == 0] + `"` + key + `":"x"`)
 	}
 	for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
@@ -118,6 +125,33 @@ func made(t *testing.T, e *kubetest.Env) {
 	require.NoError(t, err)
 	require.NoError(t, e.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
 		client.RawPatch("application/merge-patch+json", raw), client.FieldOwner(cluster.Daemon)))
+}
+
+// reports writes on its node as an agent does that looks at it again and again, until it may no longer.
+func reports(t *testing.T, e *kubetest.Env) <-chan error {
+	t.Helper()
+	c := rest.CopyConfig(e.Config)
+	c.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + cluster.DefaultNamespace + ":" + cluster.Daemon,
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {"n"}}}
+	agent, err := client.New(c, client.Options{Scheme: e.Client.Scheme()})
+	require.NoError(t, err)
+	report := func() error {
+		return agent.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+			client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+
+				manifests.AnnotationRegistry+`":"x"}}}`)))
+	}
+	require.NoError(t, report(), "it may while it is installed")
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if err := report(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return ended
 }
 
 // noted: an older version that is installed over this one removes what is noted and not its own. The Deployment that
@@ -205,6 +239,7 @@ func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 	}
 	before := settled(t, e)
 	kubeconfig := e.Kubeconfig(t)
+	var agent <-chan error
 	for _, args := range [][]string{{"install", "--image", "r.test/all:1", "--node-agent", "--approve-nodes",
 		"--api-server", "https://api.example.com:6443", "--replicas", "1"}, {"uninstall", "--yes"}} {
 		code, _, errs := dayone(t, append([]string{"cluster", "--kubeconfig", kubeconfig}, args...)...)
@@ -212,7 +247,14 @@ func TestUninstallLeavesTheClusterAsItWas(t *testing.T) {
 		if args[0] == "install" {
 			made(t, e)
 			noted(t, e)
+			agent = reports(t, e)
 		}
+	}
+	select {
+	case err := <-agent:
+		assert.True(t, apierrors.IsForbidden(err), "%v", err)
+	case <-time.After(clusterWait):
+		assert.Fail(t, "the agent may still write")
 	}
 	var after map[string]string
 	assert.EventuallyWithT(t, func(c *assert.CollectT) { // what belonged to a Deployment goes after it
