@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"dayone.dev/dayone/installconfig"
@@ -118,16 +119,30 @@ func layering(dir string) (*installconfig.Sidecar, *installconfig.Document, erro
 }
 
 // Prepared refuses a directory whose layering field is still in install-config.yaml: openshift-install would stop at
-// the field, and without the key that dayone prepare makes nodes would not ask for signatures. What cannot be read is
-// left to Load, which says more.
+// the field. It also refuses one without the key that dayone prepare makes: nodes would not ask for signatures, or ask
+// for those of another key. What cannot be read is left to Load, which says more.
 func Prepared(dir string) error {
-	_, doc, err := layering(dir)
-	if err != nil || doc == nil || doc.Config == nil {
+	sidecar, doc, err := layering(dir)
+	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	return report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared",
-		Message: "the field is still there: the install directory is not prepared for layering",
-		Next:    "run dayone prepare --dir " + dir + " first"}
+	if doc != nil && doc.Config != nil {
+		return report.Finding{File: installconfig.FileName, Path: installconfig.Field, Rule: "not-prepared",
+			Message: "the field is still there: the install directory is not prepared for layering",
+			Next:    "run dayone prepare --dir " + dir + " first"}
+	}
+	if !sidecar.Config.On() {
+		return nil
+	}
+	for _, name := range madeByPrepare(sidecar.Config.Signing) {
+		if _, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {
+			return report.Finding{File: name, Rule: "not-prepared",
+				Message: "the file is missing: the install directory has lost a part of the key that signs images",
+				Next: "put it back; or, while no node has come, remove " + SigningDir + " and run dayone prepare --dir " + dir +
+					" again: it makes a new key"}
+		}
+	}
+	return nil
 }
 
 // earlier is what an earlier dayone prepare stored. Without it, the error says what to do in this state of the

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"dayone.dev/dayone/build/sign"
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/manifests/assets"
@@ -300,4 +301,30 @@ func TestDetectsOpenShiftFlow(t *testing.T) {
 	assert.Equal(t, installconfig.FlowOpenShift, in.Sidecar.Config.Flow)
 	require.Len(t, in.Pools, 2)
 	assert.Empty(t, in.Generated, "MCO writes the pools")
+}
+
+func TestPreparedWantsTheKey(t *testing.T) {
+	for _, lost := range []string{sign.KeyFile, sign.PassphraseFile, sign.PublicFile} {
+		t.Run(lost, func(t *testing.T) {
+			dir := sample(t)
+			require.ErrorContains(t, Prepared(dir), "the field is still there")
+			layering, err := Layering(dir)
+			require.NoError(t, err)
+			_, err = PrepareSigning(dir, layering.Config.Signing)
+			require.NoError(t, err)
+			_, err = installconfig.Prepare(dir)
+			require.NoError(t, err)
+			require.NoError(t, Prepared(dir))
+			require.NoError(t, os.Remove(filepath.Join(dir, SigningDir, lost)))
+			found := report.Of(Prepared(dir))
+			require.Len(t, found, 1)
+			assert.Equal(t, "not-prepared", found[0].Rule)
+			assert.Equal(t, SigningDir+"/"+lost, found[0].File)
+
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, SigningDir)))
+			_, err = PrepareSigning(dir, layering.Config.Signing)
+			require.NoError(t, err, "what the finding says to do")
+			assert.NoError(t, Prepared(dir))
+		})
+	}
 }

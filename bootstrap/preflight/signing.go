@@ -47,6 +47,20 @@ func KeyFiles(c installconfig.Signing) (key, passphrase string) {
 // publicKeyFile has the public key of the key that signs.
 var publicKeyFile = path.Join(SigningDir, sign.PublicFile)
 
+// madeByPrepare are the files of the key that dayone prepare leaves in an install directory, relative to it; none in a
+// directory that an earlier version has prepared, and on a bootstrap node. Load reports a key of the user's that is
+// missing.
+func madeByPrepare(c installconfig.Signing) (files []string) {
+	if c.RequireOnNodes == nil {
+		return nil
+	}
+	if c.KeyFile == "" {
+		key, passphrase := KeyFiles(c)
+		files = append(files, key, passphrase)
+	}
+	return append(files, publicKeyFile)
+}
+
 func signingFiles(c installconfig.Signing) []string {
 	key, passphrase := KeyFiles(c)
 	return append([]string{key, passphrase, publicKeyFile, c.BaseImagePolicy}, c.PublicKeyFiles...)

@@ -53,6 +53,9 @@ func newIgnitionCommand() *cobra.Command {
 }
 
 func addToIgnition(cmd *cobra.Command, dir, platform string, program openshift.Program) (patch.Result, error) {
+	if err := preflight.Prepared(dir); err != nil {
+		return patch.Result{}, err
+	}
 	in, err := preflight.LoadLayering(dir, platform)
 	if err != nil {
 		return patch.Result{}, err
