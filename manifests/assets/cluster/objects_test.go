@@ -228,7 +228,8 @@ func TestAnAdvisorHasItsOwnNamespace(t *testing.T) {
 		objects, err := Objects(Options{Mode: Advisor, Namespace: namespace, Constrained: true,
 			Images: Images{Controller: images.Controller}})
 		require.NoError(t, err)
-		one(t, objects, "Namespace", namespace)
+		assert.Equal(t, "true", one(t, objects, "Namespace", namespace).GetLabels()["openshift.io/cluster-monitoring"],
+			"else OpenShift's Prometheus reads nothing in it")
 		text, err := json.Marshal(one(t, objects, "Deployment", Controller).Object)
 		require.NoError(t, err)
 		assert.Contains(t, string(text), `"--mode=advisor"`)
