@@ -217,6 +217,10 @@ func deploymentState(d *appsv1.Deployment) (state string, done bool) {
 	if copies == 0 {
 		return state + ": scale it up", false
 	}
+	if former := d.Status.Replicas - d.Status.UpdatedReplicas; former > 0 && d.Status.UpdatedReplicas > 0 {
+		state += fmt.Sprintf("; %d of the former version until a new one is available: kubectl -n %s get pods says what it "+
+			"waits for", former, d.Namespace)
+	}
 	done = d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= copies &&
 		d.Status.AvailableReplicas >= copies && d.Status.Replicas == d.Status.UpdatedReplicas
 	return state, done

@@ -12,9 +12,11 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 )
 
@@ -103,7 +105,8 @@ func (r *reconciler) observeFull(ctx context.Context, v *view) error {
 	}
 	var settings operatorv1.MachineConfigurationList
 	var pools mcfgv1.MachineConfigPoolList
-	for _, list := range []client.ObjectList{&settings, &pools} {
+	var configs mcfgv1.MachineOSConfigList
+	for _, list := range []client.ObjectList{&settings, &pools, &configs} {
 		if err := r.cache.List(ctx, list); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
@@ -120,6 +123,14 @@ func (r *reconciler) observeFull(ctx context.Context, v *view) error {
 			case c.Type == mcfgv1.MachineConfigPoolUpdating:
 				v.pools = append(v.pools, "pool "+p.Name)
 			}
+		}
+	}
+	for i := range configs.Items { // what is in the way of the others, their pools say
+		c := &configs.Items[i]
+		is := func(p mcfgv1.MachineConfigPool) bool { return p.Name == c.Spec.MachineConfigPool.Name }
+		out := meta.FindStatusCondition(c.Status.Conditions, manifests.ConditionOptedIn)
+		if out != nil && out.Status == metav1.ConditionFalse && !slices.ContainsFunc(pools.Items, is) {
+			v.stuck = append(v.stuck, "MachineOSConfig "+c.Name+": "+out.Reason+": "+out.Message)
 		}
 	}
 	if !r.kinds.versions {

@@ -129,6 +129,7 @@ func (o Options) watched(k kinds) map[client.Object]cache.ByObject {
 	if o.Mode == cluster.Full {
 		list[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: {}}}
 		list[&mcfgv1.MachineConfigPool{}] = cache.ByObject{}
+		list[&mcfgv1.MachineOSConfig{}] = cache.ByObject{}
 		list[&operatorv1.MachineConfiguration{}] = named(cluster.MachineConfiguration)
 	}
 	if k.versions {

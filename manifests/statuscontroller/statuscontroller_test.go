@@ -28,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dayone.dev/dayone/hack/kube/kubetest"
+	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/statuscontroller"
 )
@@ -193,6 +194,19 @@ func TestAnInstallationInModeFull(t *testing.T) {
 	require.NoError(t, w.Client.Update(t.Context(), version))
 	w.is("Degraded", metav1.ConditionFalse, "AsExpected")
 	w.is("Progressing", metav1.ConditionFalse, "AsExpected")
+	// A MachineOSConfig without a pool has nobody else to complain of it.
+	lost := &mcfgv1.MachineOSConfig{ObjectMeta: metav1.ObjectMeta{Name: "infra"}, Spec: mcfgv1.MachineOSConfigSpec{
+		MachineConfigPool:       mcfgv1.MachineConfigPoolReference{Name: "infra"},
+		ImageBuilder:            mcfgv1.MachineOSImageBuilder{ImageBuilderType: mcfgv1.JobBuilder},
+		RenderedImagePushSecret: mcfgv1.ImageSecretObjectReference{Name: "push"},
+		RenderedImagePushSpec:   "registry.example.com/os/infra:latest"}}
+	w.create(lost)
+	lost.Status.Conditions = []metav1.Condition{{Type: manifests.ConditionOptedIn, Status: metav1.ConditionFalse,
+		Reason: "PoolMissing", Message: "m", LastTransitionTime: metav1.Now()}}
+	require.NoError(t, w.Client.Status().Update(t.Context(), lost))
+	w.is("Degraded", metav1.ConditionTrue, "PoolsReport")
+	require.NoError(t, w.Client.Delete(t.Context(), lost))
+	w.is("Degraded", metav1.ConditionFalse, "AsExpected")
 	w.create(builder)
 	w.is("Progressing", metav1.ConditionTrue, "RollingOut")
 	pool.Status.Conditions = []mcfgv1.MachineConfigPoolCondition{{Type: mcfgv1.MachineConfigPoolDegraded,

@@ -65,6 +65,8 @@ type Plan struct {
 	Hints []string `json:"hints,omitempty"`
 	// Pools are the pools' plans, by name.
 	Pools []Pool `json:"pools"`
+	// Unmanaged are the nodes that no pool takes: nobody updates them.
+	Unmanaged []string `json:"unmanaged,omitempty"`
 }
 
 // Pool is the planner's answer for one pool.
@@ -115,6 +117,13 @@ func planPools(in Input) *Plan {
 		}
 	}
 	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Pool, b.Pool) })
+	placement := placementOf(in.Cluster)
+	for _, n := range in.Cluster.Nodes {
+		if pool, err := placement.Pool(n); err == nil && pool == nil {
+			p.Unmanaged = append(p.Unmanaged, n.Name)
+		}
+	}
+	slices.Sort(p.Unmanaged)
 	return p
 }
 
@@ -135,7 +144,17 @@ func planPool(view *rollout.PoolView, at time.Time) Pool {
 	return out
 }
 
-// Only leaves one pool in the plan; an empty name leaves all.
+// Complaints are the conditions that say more than the faults.
+func (p *Pool) Complaints() (out []string) {
+	for _, c := range p.Conditions {
+		if !slices.ContainsFunc(p.Faults, func(f string) bool { return strings.HasSuffix(c, ": "+f) }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Only leaves one pool in the plan, and of nodes its own; an empty name leaves all.
 func (p *Plan) Only(pool string) error {
 	if pool == "" {
 		return nil
@@ -146,9 +165,9 @@ func (p *Plan) Only(pool string) error {
 		for i := range p.Pools {
 			names = append(names, p.Pools[i].Pool)
 		}
-		return fmt.Errorf("plan pool %s: %s has no such pool; the pools are %s", pool, p.Source, some(names))
+		return fmt.Errorf("plan pool %s: %s has no such pool; the pools are %s", pool, p.Source, Some(names))
 	}
-	p.Pools = p.Pools[at : at+1]
+	p.Pools, p.Unmanaged = p.Pools[at:at+1], nil
 	return nil
 }
 

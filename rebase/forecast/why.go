@@ -121,13 +121,13 @@ func neither(in Input, name string) error {
 		pools = append(pools, in.Cluster.Pools[i].Name)
 	}
 	return fmt.Errorf("explain %s: %s has no such node and no such pool; the nodes are %s; the pools are %s", name,
-		in.Source, some(nodes), some(pools))
+		in.Source, Some(nodes), Some(pools))
 }
 
-// some of the names are for a user who mistyped one.
-func some(names []string) string {
+// Some are the first of the names, and how many more there are.
+func Some(names []string) string {
 	const most = 10
-	slices.Sort(names)
+	names = slices.Sorted(slices.Values(names))
 	if len(names) > most {
 		names = append(names[:most:most], fmt.Sprintf("and %d more", len(names)-most))
 	}

@@ -251,6 +251,19 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 	before := versionsOf(t, e)
 	must("install", "--image", "r.test/all:1", "--image-pull-secret", "pull", "--builder-arg=--history=5")
 	assert.Equal(t, before, versionsOf(t, e), "a second run changes nothing")
+	installed := func(args ...string) bool {
+		t.Helper()
+		code, out, errs := do(append(args, "-o", "json")...)
+		require.Equal(t, cli.ExitOK, code, errs)
+		var s struct {
+			Kind      string
+			Installed bool
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &s), "%q", out)
+		assert.Equal(t, "ClusterStatus", s.Kind)
+		return s.Installed
+	}
+	assert.True(t, installed("upgrade", "--no-wait"))
 
 	t.Run("upgrade keeps what was asked for and removes what older versions had", func(t *testing.T) {
 		key := types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: "dayone-inventory"}
@@ -361,7 +374,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		says := must("status")
 		assert.Contains(t, says, "is not installed")
 		assert.Contains(t, says, "dayone-inventory notes an installation of 1 objects without dayone-controller")
-		must("uninstall", "--yes")
+		assert.False(t, installed("uninstall", "--yes"))
 		assert.NotContains(t, must("status"), "finding:")
 	})
 

@@ -231,8 +231,11 @@ func (f *applyFlags) install(cmd *cobra.Command, t clusterinstall.Target, i *ins
 		return err
 	}
 	t.Namespace = o.Namespace
-	return clusterinstall.Install(cmd.Context(), t, clusterinstall.Options{Options: o, Force: f.force, NoWait: f.noWait,
-		TakeOver: f.takeOver})
+	if err := clusterinstall.Install(cmd.Context(), t, clusterinstall.Options{Options: o, Force: f.force,
+		NoWait: f.noWait, TakeOver: f.takeOver}); err != nil {
+		return err
+	}
+	return printOutcome(cmd, t)
 }
 
 func newInstall(c *connect.Flags) *cobra.Command {

@@ -108,6 +108,18 @@ func (f *statusFlags) look(cmd *cobra.Command, api client.Reader, config *rest.C
 	return f.Print(cmd, "ClusterStatus", out, out.Board)
 }
 
+// printOutcome prints with -o json and yaml what the cluster has after a change. People were told each step of it.
+func printOutcome(cmd *cobra.Command, t clusterinstall.Target) error {
+	if cli.Output(cmd) == "text" {
+		return nil
+	}
+	s, err := clusterinstall.ReadStatus(cmd.Context(), t.Client, t.Namespace)
+	if err != nil {
+		return err
+	}
+	return cli.Print(cmd, "ClusterStatus", clusterStatus{Status: s, Board: boardOf(s)}, nil)
+}
+
 // boardOf shows the installation.
 func boardOf(s *clusterinstall.Status) (b board.Board) {
 	if !s.Installed {
@@ -175,11 +187,17 @@ func showRollouts(b *board.Board, p *forecast.Plan, objects *rollout.Cluster, no
 		if pool.Stopped != "" {
 			row.Says += "; no node starts to update: " + pool.Stopped
 		}
-		row.Next = strings.Join(slices.DeleteFunc(slices.Clone(pool.Faults),
-			func(f string) bool { return f == pool.Stopped }), "; ")
+		said := func(f string) bool { return f == pool.Stopped || endsAlike(row.Text, f) }
+		row.Next = strings.Join(slices.DeleteFunc(slices.Concat(pool.Faults, pool.Complaints()), said), "; ")
+		if row.Next != "" && row.Progress == "" {
+			row.Progress = board.Failed
+		}
 		for _, v := range pool.ByUrgency() {
 			b.Nodes = append(b.Nodes, nodeRow(pool.Pool, v, records[v.Node], now))
 		}
+	}
+	if len(p.Unmanaged) > 0 {
+		b.Notes = append(b.Notes, "in no pool, so that nobody updates them: "+forecast.Some(p.Unmanaged))
 	}
 	for _, u := range p.Unknown {
 		b.Notes = append(b.Notes, "not known: "+u)
@@ -187,6 +205,12 @@ func showRollouts(b *board.Board, p *forecast.Plan, objects *rollout.Cluster, no
 	for _, r := range p.Refused {
 		b.Notes = append(b.Notes, "refused: "+r)
 	}
+}
+
+// endsAlike tells that a text ends with what a condition, TYPE (REASON): MESSAGE, says.
+func endsAlike(text, condition string) bool {
+	_, message, found := strings.Cut(condition, "): ")
+	return found && strings.HasSuffix(text, message)
 }
 
 // nodeRow is a node on its way to its pool's target. Its record says since when it is in its step.
@@ -209,6 +233,10 @@ func nodeRow(pool string, v rollout.Verdict, record *mcfgv1.MachineConfigNode, n
 		return row
 	}
 	for _, c := range record.Status.Conditions {
+		if row.Progress == board.Running && c.Type == string(mcfgv1.MachineConfigNodeUpdateDrained) &&
+			c.Status != metav1.ConditionTrue && c.Message != "" {
+			row.Says = c.Reason + ": " + c.Message
+		}
 		if c.LastTransitionTime.After(row.Since) {
 			row.Since = c.LastTransitionTime.Time
 			row.Seconds = now.Sub(row.Since).Seconds()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -19,11 +20,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dayone.dev/dayone/bootstrap/board"
 	"dayone.dev/dayone/cmd/internal/cli"
 	"dayone.dev/dayone/hack/kube/kubetest"
 	"dayone.dev/dayone/manifests"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/clusterinstall"
+	"dayone.dev/dayone/rebase/forecast"
+	"dayone.dev/dayone/rebase/rollout"
 )
 
 // watchesStatus sees a node come while status looks, as text and as JSON, a line each look.
@@ -134,4 +138,25 @@ func saysWhoIsDead(t *testing.T, e *kubetest.Env, must func(...string) string) {
 		}
 	}, clusterWait, clusterEvery)
 	scale("2")
+}
+
+// TestShowRollouts has a pool without a MachineOSConfig that cannot be rendered, one whose MachineOSConfig has said why
+// already, a node that is drained, and one of no pool.
+func TestShowRollouts(t *testing.T) {
+	plan := &forecast.Plan{Unmanaged: []string{"stray"}, Pools: []forecast.Pool{
+		{Plan: rollout.Plan{Pool: "infra"}, Conditions: []string{"ImageBuildDegraded (BuildFailed): no Secret"}},
+		{Plan: rollout.Plan{Pool: "worker", Verdicts: []rollout.Verdict{{Node: "w0", Phase: rollout.PhaseUpdating}}},
+			Conditions: []string{"RenderDegraded (RenderRefused): 9.9.9 is not understood"}}}}
+	drained := &mcfgv1.MachineConfigNode{ObjectMeta: metav1.ObjectMeta{Name: "w0"}}
+	drained.Status.Conditions = []metav1.Condition{{Type: string(mcfgv1.MachineConfigNodeUpdateDrained),
+		Status: metav1.ConditionFalse, Reason: "Draining", Message: "1 pods remain"}}
+	b := board.Board{Pools: []board.Row{{Name: "infra", Progress: board.Failed, Text: "BuildFailed: no Secret"}}}
+	showRollouts(&b, plan, &rollout.Cluster{Records: []*mcfgv1.MachineConfigNode{drained}}, time.Now())
+	require.Len(t, b.Pools, 2)
+	assert.Empty(t, b.Pools[0].Next, "it is said once")
+	assert.Equal(t, "RenderDegraded (RenderRefused): 9.9.9 is not understood", b.Pools[1].Next)
+	assert.Equal(t, board.Failed, b.Pools[1].Progress)
+	require.Len(t, b.Nodes, 1)
+	assert.Equal(t, "Draining: 1 pods remain", b.Nodes[0].Says)
+	assert.Equal(t, []string{"in no pool, so that nobody updates them: stray"}, b.Notes)
 }

@@ -49,7 +49,10 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 					return err
 				}
 			}
-			return clusterinstall.Uninstall(cmd.Context(), t, crds)
+			if err := clusterinstall.Uninstall(cmd.Context(), t, crds); err != nil {
+				return err
+			}
+			return printOutcome(cmd, t)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

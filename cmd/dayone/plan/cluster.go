@@ -131,7 +131,11 @@ func writeRollouts(w io.Writer, p *forecast.Plan) error {
 			return err
 		}
 	}
-	return nil
+	if len(p.Unmanaged) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nin no pool, so that nobody updates them: %s\n", forecast.Some(p.Unmanaged))
+	return err
 }
 
 func writePool(w io.Writer, p *forecast.Pool) error {
@@ -149,7 +153,7 @@ func writePool(w io.Writer, p *forecast.Pool) error {
 			fmt.Fprintf(w, "  to fix: %s\n", fault)
 		}
 	}
-	for _, complaint := range p.Conditions {
+	for _, complaint := range p.Complaints() {
 		fmt.Fprintf(w, "  to fix: %s\n", complaint)
 	}
 	if len(p.Verdicts) == 0 {

@@ -209,7 +209,7 @@ func poolHealth(p *forecast.Pool) []string {
 	if p.Paused() {
 		say("the pool is paused: no node updates until spec.paused is false")
 	}
-	lines = slices.Concat(lines, p.Faults, p.Conditions)
+	lines = slices.Concat(lines, p.Faults, p.Complaints())
 	if c := p.Counts; c.Unavailable > 0 {
 		say("%d of its %d nodes are unavailable already, %d of them failed", c.Unavailable, c.Nodes, c.Degraded)
 	}
