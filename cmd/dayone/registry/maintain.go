@@ -34,6 +34,7 @@ func newListCommand() *cobra.Command {
 				return err
 			}
 			return cli.PrintTable(cmd, "RegistryImageList", images, func(t io.Writer) {
+				fmt.Fprintln(t, "REPOSITORY\tDIGEST\tTAGS\tBYTES\tPROBLEM")
 				for _, i := range images {
 					if i.Orphaned != "" {
 						i.Problem = "refers to " + string(i.Orphaned) + ", which is not here"
@@ -58,10 +59,11 @@ func newUsageCommand() *cobra.Command {
 			return err
 		}
 		return cli.PrintTable(cmd, "RegistryUsage", diskUsage{usage, total}, func(t io.Writer) {
+			fmt.Fprintln(t, "REPOSITORY\tBYTES\tNOT SHARED")
 			for _, u := range usage {
-				fmt.Fprintf(t, "%d\t%d own\t%s\n", u.Bytes, u.Own, u.Repository)
+				fmt.Fprintf(t, "%s\t%d\t%d\n", u.Repository, u.Bytes, u.Own)
 			}
-			fmt.Fprintf(t, "%d\t\ttotal\n", total)
+			fmt.Fprintf(t, "total\t%d\t\n", total)
 		})
 	})
 }
@@ -232,10 +234,13 @@ func newRemoveCommand() *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, r.Close()) }()
 			for _, arg := range args {
-				name, ref, _ := strings.Cut(arg, "@")
+				name, ref, found := strings.Cut(arg, "@")
+				if !found {
+					return cli.Usagef("remove %s: write REPOSITORY@DIGEST; dayone registry ls prints both", arg)
+				}
 				d, err := storage.ParseDigest(ref)
 				if err != nil {
-					return fmt.Errorf("remove %s: give REPOSITORY@DIGEST as ls prints them: %w", arg, err)
+					return fmt.Errorf("remove %s: %w", arg, err)
 				}
 				if err := r.RemoveManifest(cmd.Context(), name, d); err != nil {
 					return err
