@@ -18,6 +18,7 @@ import (
 	"dayone.dev/dayone/installconfig"
 	"dayone.dev/dayone/installconfig/report"
 	"dayone.dev/dayone/registry"
+	"dayone.dev/dayone/registry/certs"
 )
 
 // HandOver says how the bootstrap host gives what it made to the cluster. The zero value leaves it out: the host then
@@ -30,6 +31,8 @@ type HandOver struct {
 	// Policy and Deadline bound it; default: those of install-config.yaml.
 	Policy   handover.Policy
 	Deadline time.Duration
+	// OlderCluster takes a cluster that was made before this bootstrap began (see handover.Options).
+	OlderCluster bool
 	// FinalCAFile is PEM of CAs that sign the final registries, beside this host's.
 	FinalCAFile string
 	// Nodes is how many nodes of a pool must have joined. Default: controlPlane.replicas for master, else 1 where an image
@@ -37,10 +40,16 @@ type HandOver struct {
 	Nodes map[string]int
 }
 
-// Options are those of the hand-over of a plan, without source and end.
-func (o HandOver) Options(plan *handover.Plan, log *logrus.Entry) handover.Options {
-	return handover.Options{Plan: plan, Connect: handover.Kubeconfig(o.Kubeconfig, o.Context),
+// Options are those of the hand-over of a plan from a state directory, without source and end.
+func (o HandOver) Options(stateDir string, plan *handover.Plan, log *logrus.Entry) (handover.Options, error) {
+	out := handover.Options{Plan: plan, Connect: handover.Kubeconfig(o.Kubeconfig, o.Context),
 		FinalCAFile: o.FinalCAFile, Policy: o.Policy, Deadline: o.Deadline, Log: log.WithField("phase", "handover")}
+	if o.OlderCluster {
+		return out, nil
+	}
+	var err error
+	out.Began, err = certs.MadeAt(identityFiles(stateDir).CAFile)
+	return out, err
 }
 
 // Source is the embedded registry as the hand-over reads it.
@@ -82,7 +91,10 @@ func RunHandOver(ctx context.Context, o HandOverOptions) error {
 		return err
 	}
 	defer stop()
-	run := o.HandOver.Options(plan, o.Log)
+	run, err := o.HandOver.Options(dir.StateDir, plan, o.Log)
+	if err != nil {
+		return err
+	}
 	run.Source, run.Observe = source, o.Observe
 	// The next process empties it, should this one be killed: copies need the push credentials in files.
 	run.TempDir = filepath.Join(dir.StateDir, scratchDir)

@@ -62,6 +62,9 @@ type Options struct {
 	// Connect reaches the cluster. It is called again after a failure, its own or the cluster's: the kubeconfig may come
 	// late, and the API server may move.
 	Connect func(context.Context) (client.Client, error)
+	// Began is when the bootstrap host's identity was made: a cluster that is a day older, without a node that was
+	// installed from here, is refused as another one. Zero: every cluster is taken.
+	Began time.Time
 	// FinalCAFile is PEM of CAs that sign the final registries, beside the host's and the plan's. Default: none.
 	FinalCAFile string
 	// TempDir takes what is kept during a copy; default os.TempDir.

@@ -53,7 +53,7 @@ type stageWork struct {
 
 // stages are those of a plan in their order. Images for the cluster's own registries need the cluster to find these.
 func stages(o Options, images courier) []stageWork {
-	cluster, changed := &session{connect: o.Connect}, map[string]string{}
+	cluster, changed := &session{o: o}, map[string]string{}
 	deliver, adopt := images.deliverAll, cluster.with(images.adoptOrphans)
 	own := newReplicas(images)
 	if o.Plan.ClusterRegistry != "" {
@@ -82,8 +82,8 @@ type attempt func(context.Context) error
 
 // session is the connection to the cluster.
 type session struct {
-	connect func(context.Context) (client.Client, error)
-	client  client.Client
+	o      Options
+	client client.Client
 }
 
 // with does something with the cluster. It connects where there is no connection, and drops one on which the cluster no
@@ -91,9 +91,12 @@ type session struct {
 func (s *session) with(do func(context.Context, client.Client) error) attempt {
 	return func(ctx context.Context) error {
 		if s.client == nil {
-			c, err := s.connect(ctx)
+			c, err := s.o.Connect(ctx)
 			if err != nil {
 				return ofCluster(err)
+			}
+			if err := belongs(ctx, c, s.o); err != nil {
+				return err
 			}
 			s.client = c
 		}

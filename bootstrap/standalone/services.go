@@ -104,7 +104,10 @@ func (s *services) handOverOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := s.flow.HandOver.Options(plan, s.flow.Log)
+	o, err := s.flow.HandOver.Options(s.flow.StateDir, plan, s.flow.Log)
+	if err != nil {
+		return err
+	}
 	o.Source, o.TempDir, o.Now = s.registry.Source(), s.flow.Path("tmp"), s.flow.Now
 	o.Revoke = func(context.Context) error {
 		if err := day1.End(s.flow.StateDir, s.registry.Address, ""); err != nil {

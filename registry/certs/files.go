@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -42,6 +43,23 @@ func checkValidity(cert *x509.Certificate, now time.Time) error {
 		return &ValidityError{Subject: cert.Subject.CommonName, NotBefore: cert.NotBefore, NotAfter: cert.NotAfter, Now: now}
 	}
 	return nil
+}
+
+// MadeAt is when the first certificate of a file was made that this package has made.
+func MadeAt(certFile string) (time.Time, error) {
+	raw, err := os.ReadFile(certFile)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read certificate: %w", err)
+	}
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return time.Time{}, fmt.Errorf("read certificate %s: it holds no PEM", certFile)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read certificate %s: %w", certFile, err)
+	}
+	return cert.NotBefore.Add(backdate), nil
 }
 
 // LoadServer reads a server certificate and key and checks that it is valid now and may serve TLS.

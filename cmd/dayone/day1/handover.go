@@ -22,6 +22,8 @@ func handOverFlags(cmd *cobra.Command, o *day1.HandOver, policyFlag string) {
 		"how long the hand-over may take, with the policy deadline (default: that of install-config.yaml, 20m)")
 	f.StringVar(&o.FinalCAFile, "final-ca", "",
 		"PEM file of authorities that sign the final registries, beside this host's")
+	f.BoolVar(&o.OlderCluster, "older-cluster", false,
+		"hand over to a cluster that was made before this bootstrap began, as after the loss of a bootstrap host")
 	f.StringToIntVar(&o.Nodes, "nodes", nil,
 		"`POOL=N`: how many nodes of a pool must have joined (default: controlPlane.replicas for master)")
 	f.Lookup("nodes").DefValue = "" // the library's is []
