@@ -264,6 +264,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		return s.Installed
 	}
 	assert.True(t, installed("upgrade", "--no-wait"))
+	assert.Contains(t, must("status", "--nodes"), "there are no MachineConfigPools yet", "it is no error")
 
 	t.Run("upgrade keeps what was asked for and removes what older versions had", func(t *testing.T) {
 		key := types.NamespacedName{Namespace: cluster.DefaultNamespace, Name: "dayone-inventory"}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"dayone.dev/dayone/cmd/internal/connect"
 	"dayone.dev/dayone/manifests/assets/cluster"
 	"dayone.dev/dayone/manifests/clusterinstall"
+	"dayone.dev/dayone/rebase/fleet/snapshot"
 	"dayone.dev/dayone/rebase/forecast"
 	"dayone.dev/dayone/rebase/rollout"
 )
@@ -98,12 +100,17 @@ func (f *statusFlags) look(cmd *cobra.Command, api client.Reader, config *rest.C
 	out := clusterStatus{Status: s, Board: boardOf(s)}
 	if f.nodes && s.Installed {
 		plan, objects, err := plan.Rollouts(ctx, api, config.Host, s.Namespace)
-		if err != nil {
+		var lacks snapshot.Lacks
+		switch {
+		case errors.As(err, &lacks): // a cluster gets its pools after dayone, or by it
+			out.Board.Notes = append(out.Board.Notes, "there are no "+lacks.Kind+" yet")
+		case err != nil:
 			return err
+		default:
+			out.Rollouts = plan
+			showRollouts(&out.Board, plan, objects, time.Now())
+			out.Board.Builds = builds(ctx, api, config, s, objects.Builds)
 		}
-		out.Rollouts = plan
-		showRollouts(&out.Board, plan, objects, time.Now())
-		out.Board.Builds = builds(ctx, api, config, s, objects.Builds)
 	}
 	return f.Print(cmd, "ClusterStatus", out, out.Board)
 }

@@ -133,11 +133,24 @@ func (s *Source) rollout(ctx context.Context) (*rollout.Cluster, error) {
 			return nil, fmt.Errorf("read %s of %s: %w", kind.name, s.name, err)
 		}
 		if kind.required && meta.LenList(kind.list) == 0 {
-			return nil, fmt.Errorf("read %s: there are no %s in it: %s", s.name, kind.name, s.advice())
+			return nil, Lacks{s.name, kind.name, s.advice()}
 		}
 	}
 	return &rollout.Cluster{Pools: pools.Items, Nodes: rollout.Pointers(nodes.Items), Configs: configs.Items,
 		Builds: builds.Items, Records: rollout.Pointers(records.Items), Deferred: s.deferred, Actor: s.actor}, nil
+}
+
+// Lacks is the error of a cluster or a dump that has no pools, or no nodes.
+type Lacks struct {
+	source string
+	// Kind is what it lacks.
+	Kind   string
+	advice string
+}
+
+// Error says what is missing where, and what to do.
+func (l Lacks) Error() string {
+	return fmt.Sprintf("read %s: there are no %s in it: %s", l.source, l.Kind, l.advice)
 }
 
 // configs reads MachineConfigs.
