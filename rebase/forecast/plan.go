@@ -81,6 +81,9 @@ type Pool struct {
 	// Conditions are what the pool complains of, such as an image that cannot be built: nodes that have the target do not
 	// have what was asked for then.
 	Conditions []string `json:"conditions,omitempty"`
+	// Coming is what brings the image that the pool gets next, such as the MachineOSBuild that runs: nodes that have the
+	// target are still to update.
+	Coming string `json:"coming,omitempty"`
 	// RecheckSeconds is after which time the answer may change without any object changing, rounded up; 0: it does not.
 	RecheckSeconds int `json:"lookAgainSeconds,omitempty"`
 	// Effect is what the target does to the nodes that do not have it; absent where the objects do not say.
@@ -136,12 +139,26 @@ func planPool(view *rollout.PoolView, at time.Time) Pool {
 	}
 	plan := view.Plan(at)
 	out := Pool{Plan: plan, Layered: view.Layered, Done: view.Done(plan), Faults: view.Faults,
-		Conditions:     degraded(view.Object),
+		Conditions: degraded(view.Object), Coming: coming(view),
 		RecheckSeconds: int(math.Ceil(plan.RecheckAfter.Seconds())), view: view}
 	if out.Next == nil {
 		out.Next = []string{}
 	}
 	return out
+}
+
+// coming is what brings the image that a pool gets next.
+func coming(view *rollout.PoolView) string {
+	build, known := view.Coming()
+	switch {
+	case build != nil && build.Name != "":
+		return "MachineOSBuild " + build.Name
+	case build != nil:
+		return "a build that is asked for and has not begun"
+	case !known:
+		return "what the builder makes of the latest change"
+	}
+	return ""
 }
 
 // Complaints are the conditions that say more than the faults.
@@ -174,7 +191,8 @@ func (p *Plan) Only(pool string) error {
 // Progress is how far a rollout is.
 type Progress int
 
-// Done: every node has its target. UnderWay: some have not yet. Attention: that needs a person.
+// Done: every node has its target, and no other is on its way. UnderWay: some have not yet. Attention: that needs a
+// person.
 const (
 	Done Progress = iota
 	UnderWay
@@ -195,7 +213,7 @@ func (p *Pool) progress() Progress {
 	case len(p.Faults) > 0, len(p.Conditions) > 0,
 		slices.ContainsFunc(p.Verdicts, func(v rollout.Verdict) bool { return stuck(v.Phase) }):
 		return Attention
-	case !p.Done:
+	case !p.Done, p.Coming != "":
 		return UnderWay
 	}
 	return Done

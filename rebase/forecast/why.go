@@ -50,8 +50,9 @@ type Node struct {
 	// Waiting is how many nodes of the pool go now or wait.
 	Waiting int `json:"-"`
 
-	// stale: the pool's target is not what was asked for, because that cannot be rendered or built.
-	stale bool
+	// coming: the pool gets another image. stale: the pool's target is not what was asked for, because that cannot be
+	// rendered or built.
+	coming, stale bool
 }
 
 // Why says where a node stands in the transition to its pool's target, and what it waits for.
@@ -105,7 +106,7 @@ func (n *Node) Progress() Progress {
 	switch {
 	case n.Verdict == nil, stuck(n.Verdict.Phase), len(n.Faults) > 0, n.stale:
 		return Attention
-	case n.Verdict.Phase == rollout.PhaseUpdated:
+	case n.Verdict.Phase == rollout.PhaseUpdated && !n.coming:
 		return Done
 	}
 	return UnderWay
@@ -154,7 +155,7 @@ func (n *Node) report(node *corev1.Node) {
 
 // place adds what the pool's plan says of the node and of those in its way.
 func (n *Node) place(p *Pool) {
-	n.Pool, n.Target, n.Faults = p.Pool, p.Target, p.Faults
+	n.Pool, n.Target, n.Faults, n.coming = p.Pool, p.Target, p.Faults, p.Coming != ""
 	if policy := p.view.Reboots(); policy != softreboot.Hard {
 		n.RebootPolicy = policy
 	}

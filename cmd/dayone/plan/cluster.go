@@ -142,6 +142,9 @@ func writePool(w io.Writer, p *forecast.Pool) error {
 	c := p.Counts
 	fmt.Fprintf(w, "pool %s: %d of %d nodes have %s\n", p.Pool, c.Updated, c.Nodes, describeTarget(p.Target))
 	fmt.Fprintf(w, "  unavailable: %d of at most %d; failed: %d\n", c.Unavailable, p.MaxUnavailable, c.Degraded)
+	if p.Coming != "" {
+		fmt.Fprintf(w, "  next image: %s\n", p.Coming)
+	}
 	if p.Effect != nil && p.Effect.Nodes > 0 {
 		fmt.Fprintf(w, "  effect: %s\n", summary(p.Effect))
 	}

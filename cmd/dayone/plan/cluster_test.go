@@ -164,7 +164,7 @@ func TestAPoolThatComplains(t *testing.T) {
 	}{
 		{"no image", mcfgv1.MachineConfigPoolImageBuildDegraded, cli.ExitAttention},
 		{"no rendered config", mcfgv1.MachineConfigPoolRenderDegraded, cli.ExitAttention},
-		{"another node failed", mcfgv1.MachineConfigPoolNodeDegraded, cli.ExitOK},
+		{"another node failed", mcfgv1.MachineConfigPoolNodeDegraded, cli.ExitUnderWay},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := writeDump(t, world(c.kind))

@@ -102,6 +102,60 @@ func layeredWorld(t testing.TB, more ...client.Object) []client.Object {
 	return objects
 }
 
+// TestANextImageIsWaitedFor has every node at the pool's present image while another is on its way.
+func TestANextImageIsWaitedFor(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	for _, c := range []struct {
+		name, want string
+		code       int
+		change     func(*mcfgv1.MachineOSConfig, *mcfgv1.MachineOSBuild) []client.Object
+	}{
+		{"nothing is on its way", "", 0,
+			func(*mcfgv1.MachineOSConfig, *mcfgv1.MachineOSBuild) []client.Object { return nil }},
+		{"it is being built", "MachineOSBuild worker-next", 4,
+			func(c *mcfgv1.MachineOSConfig, b *mcfgv1.MachineOSBuild) []client.Object {
+				next := b.DeepCopy()
+				next.Name, next.Status = "worker-next", mcfgv1.MachineOSBuildStatus{}
+				require.NoError(t, machineosbuild.Move(next, machineosbuild.Building, machineosbuild.Cause{}, time.Now()))
+				c.Annotations[manifests.AnnotationCurrentBuild] = next.Name
+				return []client.Object{next}
+			}},
+		{"it is asked for", "a build that is asked for and has not begun", 4,
+			func(c *mcfgv1.MachineOSConfig, _ *mcfgv1.MachineOSBuild) []client.Object {
+				c.Annotations[manifests.AnnotationRebuild] = ""
+				return nil
+			}},
+		{"nobody has seen the change", "what the builder makes of the latest change", 4,
+			func(c *mcfgv1.MachineOSConfig, _ *mcfgv1.MachineOSBuild) []client.Object {
+				c.Generation, c.Status.ObservedGeneration = 2, 1
+				return nil
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := layeredWorld(t)
+			var mosc *mcfgv1.MachineOSConfig
+			var built *mcfgv1.MachineOSBuild
+			for _, o := range objects {
+				switch o := o.(type) {
+				case *mcfgv1.MachineOSConfig:
+					mosc = o
+				case *mcfgv1.MachineOSBuild:
+					built = o
+				}
+			}
+			dir := writeDump(t, append(objects, c.change(mosc, built)...))
+			for _, ask := range []string{"plan", "why worker", "why w0"} {
+				args := append([]string{"cluster"}, strings.Fields(ask)...)
+				code, out, errs := dayone(t, append(args, "--from", dir, "--exit-code")...)
+				assert.Equal(t, c.code, code, "%s: %s%s", ask, out, errs)
+				if ask != "why w0" {
+					assert.Equal(t, c.want != "", strings.Contains(out, "  next image: "+c.want+"\n"), out)
+				}
+			}
+		})
+	}
+}
+
 // text writes an object that a change was made to as a user would.
 func text[T client.Object](t *testing.T, kind string, o T, change func(T)) string {
 	t.Helper()
