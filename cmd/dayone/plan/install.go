@@ -45,7 +45,7 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 				"host\n", pool.Name, has(pool.Nodes),
 				i.Repository, pool.Boots)
 		}
-		fmt.Fprintf(w, "  image: base, rendered config and %d instructions of %s; %s engine: %s\n", i.Instructions,
+		fmt.Fprintf(w, "  image: base, rendered config and %s of %s; %s engine: %s\n", instructions(i.Instructions),
 			i.MachineOSConfig, i.Engine, i.Reason)
 		fmt.Fprintf(w, "  reboot: %s\n", pool.Reboot)
 		writeJoin(w, pool)
@@ -53,6 +53,13 @@ func writeInstall(w io.Writer, p *preview.Forecast) {
 	for _, g := range in.Generated {
 		fmt.Fprintf(w, "dayone generates %s: %s\n", g.Kind, g.File)
 	}
+}
+
+func instructions(n int) string {
+	if n == 1 {
+		return "1 instruction"
+	}
+	return fmt.Sprintf("%d instructions", n)
 }
 
 // writeJoin says what the user data of openshift-install mean for nodes of a pool that the installer does not know.

@@ -114,6 +114,7 @@ func TestPlanHasGeneratedMachineOSConfig(t *testing.T) {
 	code, out, errs := dayone(t, "plan", "--dir", dir)
 	require.Equal(t, cli.ExitOK, code, errs)
 	assert.Contains(t, out, "dayone generates MachineOSConfig: layering/99_dayone-machineosconfig-worker.yaml")
+	assert.Contains(t, out, "rendered config and 1 instruction of layering/99_dayone-machineosconfig-worker.yaml")
 	assert.Contains(t, out, "append engine: the Containerfile has only LABEL, ENV and COPY of inline files")
 	assert.NoFileExists(t, filepath.Join(dir, "layering/99_dayone-machineosconfig-worker.yaml"), "nothing is written")
 }
