@@ -33,12 +33,26 @@ func WithOutcome(stateDir string, now func() time.Time, log *logrus.Entry, work 
 	if err := os.Remove(filepath.Join(stateDir, OutcomeFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the earlier run's outcome: %w", err)
 	}
+	if err := forgetServices(stateDir); err != nil {
+		return err
+	}
 	err := work()
 	// An outcome that cannot be written is reported in the log only: the run's own error counts.
 	if writeErr := writeOutcome(stateDir, now(), err); writeErr != nil {
 		log.WithError(writeErr).Warn("outcome of this run is not written")
 	}
 	return err
+}
+
+// forgetServices takes back where an earlier run listened: who sees that a run works on the state directory would take
+// its services for ready. A journal that cannot be read is left to those who need it.
+func forgetServices(stateDir string) error {
+	j, err := Open(stateDir)
+	if err != nil || j.Endpoints == nil {
+		return nil //nolint:nilerr // see above
+	}
+	j.Endpoints = nil
+	return j.Save()
 }
 
 // ReadOutcome tells how the last run ended; nil: none has, or one works now.

@@ -73,3 +73,25 @@ func TestReadDamagedOutcome(t *testing.T) {
 	_, err := ReadOutcome(dir)
 	require.ErrorContains(t, err, "read the last run's outcome: unexpected end of JSON input")
 }
+
+// A run that has just begun does not serve what an earlier one did.
+func TestOutcomeForgetsServices(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(dir)
+	require.NoError(t, err)
+	j.Endpoints = &Endpoints{Registry: "192.0.2.1:5000"}
+	require.NoError(t, j.Save())
+	err = WithOutcome(dir, time.Now, report.NoLog(), func() error {
+		during, err := Open(dir)
+		require.NoError(t, err)
+		assert.Nil(t, during.Endpoints)
+		return nil
+	})
+	require.NoError(t, err)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, File), []byte("damaged"), 0o600))
+	called := false
+	err = WithOutcome(dir, time.Now, report.NoLog(), func() error { called = true; return nil })
+	require.NoError(t, err)
+	assert.True(t, called, "who needs the journal says what is wrong with it")
+}
