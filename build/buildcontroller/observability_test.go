@@ -135,6 +135,12 @@ func TestMetricsOfANewLeader(t *testing.T) {
 	}
 	assert.NotContains(t, got, "ocl_build_state{worker,succeeded}", "one state at a time")
 	assert.Zero(t, got["ocl_build_total{worker,failed}"], "it saw none fail")
+
+	w.editText("worker", plainText)
+	w.untilAvailable("worker")
+	got = gathered(t, after)
+	assert.Equal(t, 1.0, got["ocl_build_state{worker,succeeded}"], "the image of before is used again")
+	assert.NotContains(t, got, "ocl_build_state{worker,failed}", "nobody waits for the failed build any more")
 }
 
 // TestEventsOfMCO has the reasons that MCO's builder gives to events, each with its meaning.

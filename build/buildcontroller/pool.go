@@ -26,6 +26,10 @@ func reportPool(ctx context.Context, x scope, s state) (state, error) {
 		layered, s = n, s.again(pause)
 	}
 	x.recorder.metrics.observe(s.observation, v.degraded, retries, layered)
+	// An image that is used again makes no build, and the newest one may have failed for content that nobody wants now.
+	if b := s.build(s.inUse()); upToDate(s.decision) && machineosbuild.StateOf(b) == machineosbuild.Succeeded {
+		x.recorder.metrics.show(b, machineosbuild.Succeeded)
+	}
 	if s.pool == nil {
 		return s, nil
 	}
