@@ -1,6 +1,7 @@
 package buildcontroller
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -74,10 +75,14 @@ func (o observation) known() []decide.Known {
 
 func known(b *mcfgv1.MachineOSBuild) decide.Known {
 	cause := machineosbuild.CauseOf(b)
+	message := cause.Message
+	if cause.Line > 0 {
+		message += fmt.Sprintf(" (line %d of the Containerfile)", cause.Line)
+	}
 	return decide.Known{
 		Name: b.Name, Owner: b.Spec.MachineOSConfig.Name, Address: b.Annotations[manifests.AnnotationBuildAddress],
 		Repository: installconfig.Repository(string(b.Spec.RenderedImagePushSpec)), State: machineosbuild.StateOf(b),
-		Class: cause.Class, Message: cause.Message, Image: string(b.Status.DigestedImagePushSpec),
+		Class: cause.Class, Message: message, Image: string(b.Status.DigestedImagePushSpec),
 		Attempt: number(b, manifests.AnnotationBuildAttempt), Retries: number(b, manifests.AnnotationBuildRetries),
 		Forced: b.Annotations[manifests.AnnotationBuildForced] != "", Deleting: b.DeletionTimestamp != nil,
 		Ended: endOf(b),

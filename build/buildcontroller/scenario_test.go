@@ -134,7 +134,7 @@ func invalidAfterSuccess(t *testing.T, w *world) {
 		return c != nil &&
 			c.Status == corev1.ConditionTrue
 	})
-	assert.Contains(t, w.buildDegraded("worker").Message, "RUNN")
+	assert.Contains(t, w.buildDegraded("worker").Message, "RUNN (line 2 of the Containerfile)")
 	assert.Equal(t, image, w.config("worker").Status.CurrentImagePullSpec, "the image stays")
 	failed := w.inState("worker", machineosbuild.Failed)
 	require.Len(t, failed, 1)
