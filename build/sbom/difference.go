@@ -23,7 +23,9 @@ type Side struct {
 	Digest  string   `json:"digest"`
 	OS      OS       `json:"os"`
 	Kernels []string `json:"kernels"`
-	Unread  []string `json:"unread,omitempty"`
+	// Packages is how many the image's package databases name; 0: none of a package manager that is known was found.
+	Packages int      `json:"packages"`
+	Unread   []string `json:"unread,omitempty"`
 }
 
 // PackageChange has the versions in both images, separated by commas where several are installed; none is empty.
@@ -59,7 +61,7 @@ func Compare(ctx context.Context, from, to Image, dir string) (*Difference, erro
 }
 
 func side(img Image, c *Contents) Side {
-	return Side{Name: img.Name, Digest: img.Digest, OS: c.OS, Kernels: c.Kernels, Unread: c.Unread}
+	return Side{Name: img.Name, Digest: img.Digest, OS: c.OS, Kernels: c.Kernels, Packages: len(c.Packages), Unread: c.Unread}
 }
 
 func comparePackageLists(a, b []Package) []PackageChange {

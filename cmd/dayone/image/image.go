@@ -108,8 +108,13 @@ func newDiffCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					warnUnread(cmd.ErrOrStderr(), d.From.Name, d.From.Unread)
-					warnUnread(cmd.ErrOrStderr(), d.To.Name, d.To.Unread)
+					for _, side := range []sbom.Side{d.From, d.To} {
+						warnUnread(cmd.ErrOrStderr(), side.Name, side.Unread)
+						if side.Packages == 0 && len(side.Unread) == 0 {
+							fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s has no database of rpm or dpkg: its packages are not known\n",
+								side.Name)
+						}
+					}
 					return cli.PrintTable(cmd, "ImageDifference", d, func(w io.Writer) { printDifference(w, d, files) })
 				})
 			})
@@ -141,8 +146,15 @@ func printDifference(w io.Writer, d *sbom.Difference, files bool) {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Path, f.Change, strings.Join(f.Aspects, ", "))
 		}
 	}
-	fmt.Fprintf(w, "%d packages differ; files: %d added, %d removed, %d changed\n", len(d.Packages), counts["added"],
-		counts["removed"], counts["changed"])
+	packages := "packages are not known"
+	if n := len(d.Packages); d.From.Packages > 0 || d.To.Packages > 0 {
+		packages = fmt.Sprintf("%d packages differ", n)
+		if n == 1 {
+			packages = "1 package differs"
+		}
+	}
+	fmt.Fprintf(w, "%s; files: %d added, %d removed, %d changed\n", packages, counts["added"], counts["removed"],
+		counts["changed"])
 }
 
 func orNone(text string) string {

@@ -52,13 +52,18 @@ func TestCommands(t *testing.T) {
 	t.Run("diff", func(t *testing.T) {
 		code, out, stderr := run("diff", base.Reference, newer.Reference)
 		require.Zero(t, code, stderr)
-		assert.Equal(t, "bash.amd64  1  2\n1 packages differ; files: 0 added, 0 removed, 1 changed\n", out)
+		assert.Equal(t, "bash.amd64  1  2\n1 package differs; files: 0 added, 0 removed, 1 changed\n", out)
 		code, out, stderr = run("diff", base.Reference, result.Reference, "-o", "json")
 		require.Zero(t, code, stderr)
 		var d sbom.Difference
 		require.NoError(t, json.Unmarshal([]byte(out), &d))
 		assert.Empty(t, d.Packages)
 		assert.Contains(t, d.Files, sbom.FileChange{Path: "/etc/motd", Change: "added"})
+		bare := buildtest.Push(t, reg, buildtest.Base{Repository: "os/bare"})
+		code, out, stderr = run("diff", bare.Reference, bare.Reference)
+		require.Zero(t, code, stderr)
+		assert.Equal(t, "packages are not known; files: 0 added, 0 removed, 0 changed\n", out)
+		assert.Contains(t, stderr, bare.Reference+" has no database of rpm or dpkg")
 	})
 	t.Run("refusals", func(t *testing.T) {
 		code, _, stderr := run("sbom", result.Reference, "--format", "xml")

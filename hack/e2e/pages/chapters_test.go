@@ -90,8 +90,8 @@ func imagesChapter() chapter {
 		{command: "sbom", hows: []how{{begins: "dayone sbom registry", fill: worker}}},
 		{page: "docs/users/image-contents.md", begins: "dayone sbom", hows: []how{{begins: "dayone sbom registry",
 			fill: worker}}},
-		{command: "diff", hows: []how{{says: "packages differ"}}},
-		{page: "docs/users/image-contents.md", begins: "dayone diff", hows: []how{{says: "packages differ"}}},
+		{command: "diff", hows: []how{{says: "; files: "}}},
+		{page: "docs/users/image-contents.md", begins: "dayone diff", hows: []how{{says: "; files: "}}},
 		{command: "keygen"},
 		{command: "sign", hows: []how{{fill: worker}}},
 		{command: "verify", begins: "dayone verify registry.example.com/os/worker", hows: []how{
