@@ -61,7 +61,8 @@ func Compare(ctx context.Context, from, to Image, dir string) (*Difference, erro
 }
 
 func side(img Image, c *Contents) Side {
-	return Side{Name: img.Name, Digest: img.Digest, OS: c.OS, Kernels: c.Kernels, Packages: len(c.Packages), Unread: c.Unread}
+	return Side{Name: img.Name, Digest: img.Digest, OS: c.OS, Kernels: c.Kernels, Packages: len(c.Packages),
+		Unread: c.Unread}
 }
 
 func comparePackageLists(a, b []Package) []PackageChange {

@@ -43,7 +43,7 @@ func TestMessagesOfThePagesAreTheProgramsMessages(t *testing.T) {
 		for _, row := range strings.Split(table, "\n")[2:] {
 			for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(strings.Split(row, "|")[column], -1) {
 				for _, part := range varying.Split(message[1], -1) {
-					if part = strings.Trim(part, ": "); len(part) < 8 || slices.Contains(p.others, part) {
+					if part = strings.Trim(part, ":; "); len(part) < 8 || slices.Contains(p.others, part) {
 						continue
 					}
 					looked++
