@@ -6,11 +6,11 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	stdlog "log"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -216,26 +216,14 @@ func matches(header, tag string) bool {
 
 // file answers with a local file that the options name.
 func (s *Server) file(w http.ResponseWriter, r *http.Request, name string) {
-	local, ok := s.options.Files[name]
+	f, ok := s.files[name]
 	if !ok {
 		refuse(w, http.StatusNotFound, nil)
 		return
 	}
-	f, err := os.Open(local)
-	if err != nil {
-		refuse(w, http.StatusNotFound, fmt.Errorf("file %s cannot be opened", name))
-		s.options.Log.WithError(err).WithField("file", name).Warn("file cannot be served")
-		return
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		refuse(w, http.StatusNotFound, fmt.Errorf("%s is not a regular file", name))
-		return
-	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Etag", fmt.Sprintf(`"%x-%x"`, info.Size(), info.ModTime().UnixNano()))
-	http.ServeContent(w, r, "", info.ModTime(), f)
+	w.Header().Set("Etag", fmt.Sprintf(`"%x-%x"`, f.info.Size(), f.info.ModTime().UnixNano()))
+	http.ServeContent(w, r, "", f.info.ModTime(), io.NewSectionReader(f.opened, 0, f.info.Size()))
 }
 
 // recorder notes status and size of an answer.

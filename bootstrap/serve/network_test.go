@@ -95,6 +95,11 @@ func TestOverTheNetwork(t *testing.T) {
 	assert.Equal(t, string(body), string(insecure))
 	_, file := fetch("https://" + s.SecureAddr() + "/files/dayone-daemon")
 	assert.Len(t, file, 1<<20)
+	upgraded := agent + ".new"
+	require.NoError(t, os.WriteFile(upgraded, []byte("another version"), 0o600))
+	require.NoError(t, os.Rename(upgraded, agent))
+	_, again := fetch("https://" + s.SecureAddr() + "/files/dayone-daemon")
+	assert.True(t, bytes.Equal(file, again), "nodes have the hash of the one that was there when the server began")
 	require.Eventually(t, func() bool { // an answer is counted when it is over, a moment after the client has it
 		_, metrics := fetch("http://" + address(s.measurements) + "/metrics")
 		return strings.Contains(string(metrics), `dayone_serve_requests_total{kind="config",status="200"} 2`)

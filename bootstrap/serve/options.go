@@ -32,7 +32,7 @@ type Options struct {
 	// nothing else.
 	Additions map[string]ign35.Config
 	// Files are served under /files/<key>, each from the local path that is the value, for Ignition to fetch with a
-	// verification hash.
+	// verification hash. New opens them: what takes their place later is not served.
 	Files map[string]string
 	// Registry answers /v2/ on the HTTPS listener's handler: for nodes that cannot reach their registry yet. nil: 404.
 	Registry http.Handler

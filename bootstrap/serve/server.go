@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -35,6 +36,7 @@ type Server struct {
 	print        atomic.Pointer[string]
 	certificate  *certificate
 	metrics      *metrics
+	files        map[string]localFile
 	secure       net.Listener
 	insecure     net.Listener
 	measurements net.Listener
@@ -58,9 +60,14 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s := &Server{options: o, metrics: newMetrics()}
+	var err error
+	if s.files, err = openFiles(o.Files); err != nil {
+		return nil, err
+	}
 	if o.SecureListen != "" {
 		s.certificate = &certificate{certFile: o.CertFile, keyFile: o.KeyFile}
 		if err := s.certificate.load(); err != nil {
+			s.close()
 			return nil, err
 		}
 	}
@@ -90,7 +97,42 @@ func (s *Server) listen() error {
 	return nil
 }
 
+// localFile is one of Options.Files. It stays open: a package that is upgraded meanwhile puts another file in its place,
+// whose hash nodes were not told.
+type localFile struct {
+	opened *os.File
+	info   fs.FileInfo
+}
+
+func openFiles(paths map[string]string) (map[string]localFile, error) {
+	files := map[string]localFile{}
+	for name, local := range paths {
+		f, err := os.Open(local)
+		if err != nil {
+			closeFiles(files)
+			return nil, fmt.Errorf("open file to serve: %w", err)
+		}
+		info, err := f.Stat()
+		files[name] = localFile{f, info}
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", local)
+		}
+		if err != nil {
+			closeFiles(files)
+			return nil, fmt.Errorf("open file to serve: %w", err)
+		}
+	}
+	return files, nil
+}
+
+func closeFiles(files map[string]localFile) {
+	for _, f := range files {
+		_ = f.opened.Close() // it was only read
+	}
+}
+
 func (s *Server) close() {
+	closeFiles(s.files)
 	for _, l := range []net.Listener{s.secure, s.insecure, s.measurements} {
 		if l != nil {
 			_ = l.Close()
