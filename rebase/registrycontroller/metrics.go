@@ -31,7 +31,7 @@ func newMetrics() *metrics {
 		unknown: d("dayone_replica_unknown_references", "Images that nodes name and that nobody has made, and lines of the "+
 			"administrator's list that name no image."),
 		held:   d("dayone_replica_held_images", "Wanted images that the node's registry holds.", "node"),
-		ready:  d("dayone_replica_ready", "1 when the node's registry holds all wanted images, else 0.", "node"),
+		ready:  d("dayone_replica_ready", "1 when the node is ready and its registry holds all wanted images, else 0.", "node"),
 		free:   d("dayone_replica_free_bytes", "Free bytes of the disk of the node's registry, rounded down.", "node"),
 		stored: d("dayone_replica_stored_bytes", "Bytes of images in the node's registry, rounded down.", "node"),
 		notAfter: d("dayone_replica_ca_not_after_seconds", "When the CA of the registries expires, in seconds since 1970. "+
@@ -78,7 +78,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	for _, n := range m.members {
 		gauge(m.held, float64(n.Report.Held), n.Name)
 		ready := 0.0
-		if n.Report.Ready && n.Report.List == m.list {
+		if n.Ready && n.Report.Ready && n.Report.List == m.list { // a node that is off does not take back its report
 			ready = 1
 		}
 		gauge(m.ready, ready, n.Name)
