@@ -199,8 +199,8 @@ func builderState(ctx context.Context, c client.Reader, namespace string) (Progr
 }
 
 // poolState puts the most urgent condition first: not opted in, degraded, progressing, available. Those of an earlier
-// generation say nothing about what is wanted now. Beside a Machine
-// Config Operator the object alone opts its pool in, and the image is all that it says.
+// generation say nothing about what is wanted now. Beside a Machine Config Operator the object alone opts its pool
+// in, and the image is all that it says.
 func poolState(c *mcfgv1.MachineOSConfig, mode cluster.Mode) Pool {
 	p := Pool{Pool: c.Spec.MachineConfigPool.Name, Image: string(c.Status.CurrentImagePullSpec), State: "Unknown"}
 	if c.Status.MachineOSBuild != nil {

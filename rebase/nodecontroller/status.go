@@ -61,6 +61,7 @@ func (p counted) Data(o client.Object) ([]byte, error) {
 		Metadata json.RawMessage            `json:"metadata,omitempty"`
 		Status   map[string]json.RawMessage `json:"status"`
 	}
+	patch.Status = map[string]json.RawMessage{}
 	if err := json.Unmarshal(raw, &patch); err != nil {
 		return nil, fmt.Errorf("read patch of a pool's status: %w", err)
 	}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"dayone.dev/dayone/cmd/internal/cli"
+	"dayone.dev/dayone/manifests/clusterinstall"
 	"dayone.dev/dayone/registry/registrytest"
 )
 
@@ -101,4 +103,17 @@ func TestHelpSaysTheDefaultsOfItsCommand(t *testing.T) {
 		assert.Contains(t, help("install"), usual)
 		assert.NotContains(t, upgrade, usual)
 	}
+}
+
+// What goes is said whether or not a pool has opted in, and where.
+func TestUninstallSaysWhatGoes(t *testing.T) {
+	target := clusterinstall.Target{Namespace: "ns", Config: &rest.Config{Host: "https://api.example.com:6443"}}
+	var out strings.Builder
+	warn(&out, target, nil, true)
+	assert.Contains(t, out.String(), "namespace ns of the cluster at https://api.example.com:6443")
+	assert.Contains(t, out.String(), "pools and MachineConfigs will be deleted")
+	out.Reset()
+	warn(&out, target, []string{"infra"}, false)
+	assert.Contains(t, out.String(), "Opted in by MachineOSConfigs: infra")
+	assert.NotContains(t, out.String(), "deleted")
 }

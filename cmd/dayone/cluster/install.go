@@ -263,6 +263,8 @@ func newInstall(c *connect.Flags) *cobra.Command {
 				return err
 			}
 			if a.takeOver && !yes {
+				fmt.Fprintf(cmd.ErrOrStderr(), "The Machine Config Operator of the cluster at %s will be put aside, and dayone "+
+					"will do its work.\n", t.Config.Host)
 				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), "install --take-over"); err != nil {
 					return err
 				}

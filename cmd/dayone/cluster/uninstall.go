@@ -39,7 +39,7 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			warn(cmd.ErrOrStderr(), c.Namespace, optedIn, crds)
+			warn(cmd.ErrOrStderr(), t, optedIn, crds)
 			if verifies {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Nodes take signed images only (ClusterImagePolicy %s), and another builder does "+
 					"not sign: sign its images with dayone sign, or delete that object.\n", installed.ImagePolicy)
@@ -62,15 +62,15 @@ func newUninstall(c *connect.Flags) *cobra.Command {
 }
 
 // warn lists what uninstall removes and keeps.
-func warn(w io.Writer, namespace string, optedIn []string, crds bool) {
-	fmt.Fprintf(w, "dayone's controllers in namespace %s will be removed.\n", namespace)
-	if len(optedIn) == 0 {
-		return
+func warn(w io.Writer, t clusterinstall.Target, optedIn []string, crds bool) {
+	fmt.Fprintf(w, "dayone's controllers in namespace %s of the cluster at %s will be removed.\n", t.Namespace,
+		t.Config.Host)
+	if len(optedIn) > 0 {
+		fmt.Fprintf(w, "Images will no longer be built or rolled out; nodes of opted-in pools keep their images. "+
+			"Opted in by MachineOSConfigs: %s.\n", strings.Join(optedIn, ", "))
 	}
-	fmt.Fprintf(w, "Images will no longer be built or rolled out; nodes of opted-in pools keep their images. "+
-		"Opted in by MachineOSConfigs: %s.\n", strings.Join(optedIn, ", "))
 	if crds {
-		fmt.Fprintln(w, "Their MachineOSConfigs, all pools and all MachineConfigs will be deleted with their kinds.")
+		fmt.Fprintln(w, "All MachineOSConfigs, pools and MachineConfigs will be deleted with their kinds.")
 	}
 }
 

@@ -301,6 +301,8 @@ func TestWhatNoDumpIs(t *testing.T) {
 			"kubectl get nodes,machineconfigpools"},
 		{"broken YAML", []string{"--from", broken}, cli.ExitFailed, "a.yaml"},
 		{"no time", []string{"--from", broken, "--at", "soon"}, cli.ExitUsage, "2026-01-31T22:00:00Z"},
+		{"a dump and a kubeconfig", []string{"--from", broken, "--kubeconfig", "k"}, cli.ExitUsage, "keep one of them"},
+		{"a dump and a context", []string{"--from", broken, "--context", "c"}, cli.ExitUsage, "--from names a directory"},
 		{"neither directory nor kubeconfig", []string{"--from", "/nowhere/at/all"}, cli.ExitFailed, "/nowhere/at/all"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

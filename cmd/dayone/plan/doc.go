@@ -74,10 +74,16 @@ func (f *sourceFlags) open(ctx context.Context) (*snapshot.Source, time.Time, er
 		return nil, at, err
 	}
 	flags := *f.Flags
+	if f.from != "" && f.Kubeconfig != "" {
+		return nil, at, cli.Usagef("--from and --kubeconfig both say where the cluster is read: keep one of them")
+	}
 	if f.from != "" {
 		info, err := os.Stat(f.from)
 		if err != nil {
 			return nil, at, fmt.Errorf("read --from (a directory of objects, or a kubeconfig): %w", err)
+		}
+		if info.IsDir() && f.Context != "" {
+			return nil, at, cli.Usagef("--context is for a kubeconfig, and --from names a directory")
 		}
 		if info.IsDir() {
 			s, err := snapshot.Recorded(f.from)

@@ -23,6 +23,16 @@ type kinds struct {
 	words map[string]schema.GroupVersionKind
 }
 
+// names are the kinds that may be deleted, in lower case.
+func (k *kinds) names() string {
+	var out []string
+	for _, gvk := range k.words {
+		out = append(out, strings.ToLower(gvk.Kind))
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ", ")
+}
+
 // knownKinds are those of this program; a process reads them once.
 var knownKinds = sync.OnceValues(func() (*kinds, error) {
 	dump, err := snapshot.NewDump()

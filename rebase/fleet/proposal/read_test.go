@@ -305,6 +305,7 @@ func TestRemovals(t *testing.T) {
 		{"an unknown name", "mc/00-workr",
 			"delete MachineConfig 00-workr: there is none of this name: did you mean 00-worker?"},
 		{"an unknown kind", "machineconfg/a", "no such kind is read here: did you mean machineconfig?"},
+		{"a word of another kind", "mosc/worker", "machineosconfig"},
 		{"without a name", "mc", "write KIND/NAME"},
 		{"an object that is applied, too", "mc/60-new", "standard input:1:1 applies it, too"},
 	} {

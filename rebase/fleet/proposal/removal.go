@@ -35,7 +35,7 @@ func (p *Proposal) remove(k *kinds, words []string) error {
 		gvk, found := k.words[short]
 		if !found || hasGroup && group != gvk.Group {
 			return fmt.Errorf("delete %s: no such kind is read here: %s", word,
-				report.DidYouMean(short, slices.Collect(maps.Keys(k.words)), "it is KIND/NAME, such as machineconfig/50-app"))
+				report.DidYouMean(short, slices.Collect(maps.Keys(k.words)), "the kinds are "+k.names()))
 		}
 		r := removal{kind: gvk, name: name}
 		if space, rest, namespaced := strings.Cut(name, "/"); namespaced {
