@@ -97,8 +97,8 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// localFile is one of Options.Files. It stays open: a package that is upgraded meanwhile puts another file in its place,
-// whose hash nodes were not told.
+// localFile is one of Options.Files. It stays open: a package that is upgraded meanwhile puts another file in its
+// place, whose hash nodes were not told.
 type localFile struct {
 	opened *os.File
 	info   fs.FileInfo

@@ -30,8 +30,9 @@ func newMetrics() *metrics {
 		wanted: d("dayone_replica_wanted_images", "Images that the registry of each control-plane node must hold."),
 		unknown: d("dayone_replica_unknown_references", "Images that nodes name and that nobody has made, and lines of the "+
 			"administrator's list that name no image."),
-		held:   d("dayone_replica_held_images", "Wanted images that the node's registry holds.", "node"),
-		ready:  d("dayone_replica_ready", "1 when the node is ready and its registry holds all wanted images, else 0.", "node"),
+		held: d("dayone_replica_held_images", "Wanted images that the node's registry holds.", "node"),
+		ready: d("dayone_replica_ready", "1 when the node is ready and its registry holds all wanted images, else 0.",
+			"node"),
 		free:   d("dayone_replica_free_bytes", "Free bytes of the disk of the node's registry, rounded down.", "node"),
 		stored: d("dayone_replica_stored_bytes", "Bytes of images in the node's registry, rounded down.", "node"),
 		notAfter: d("dayone_replica_ca_not_after_seconds", "When the CA of the registries expires, in seconds since 1970. "+
