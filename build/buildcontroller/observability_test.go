@@ -140,7 +140,7 @@ func TestMetricsOfANewLeader(t *testing.T) {
 	w.untilAvailable("worker")
 	got = gathered(t, after)
 	assert.Equal(t, 1.0, got["ocl_build_state{worker,succeeded}"], "the image of before is used again")
-	assert.NotContains(t, got, "ocl_build_state{worker,failed}", "nobody waits for the failed build any more")
+	assert.NotContains(t, got, "ocl_build_state{worker,failed}", "the gauges show the build that is in use")
 }
 
 // TestEventsOfMCO has the reasons that MCO's builder gives to events, each with its meaning.

@@ -26,7 +26,7 @@ func reportPool(ctx context.Context, x scope, s state) (state, error) {
 		layered, s = n, s.again(pause)
 	}
 	x.recorder.metrics.observe(s.observation, v.degraded, retries, layered)
-	// An image that is used again makes no build, and the newest one may have failed for content that nobody wants now.
+	// The pool may use an earlier image again, which needs no build: the newest build may have failed for other content.
 	if b := s.build(s.inUse()); upToDate(s.decision) && machineosbuild.StateOf(b) == machineosbuild.Succeeded {
 		x.recorder.metrics.show(b, machineosbuild.Succeeded)
 	}

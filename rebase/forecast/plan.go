@@ -65,7 +65,7 @@ type Plan struct {
 	Hints []string `json:"hints,omitempty"`
 	// Pools are the pools' plans, by name.
 	Pools []Pool `json:"pools"`
-	// Unmanaged are the nodes that no pool takes: nobody updates them.
+	// Unmanaged are the nodes that no pool selects: no controller updates them.
 	Unmanaged []string `json:"unmanaged,omitempty"`
 }
 
@@ -147,6 +147,14 @@ func planPool(view *rollout.PoolView, at time.Time) Pool {
 	return out
 }
 
+// UnmanagedNote names the nodes that no pool selects; empty: there are none.
+func (p *Plan) UnmanagedNote() string {
+	if len(p.Unmanaged) == 0 {
+		return ""
+	}
+	return "no pool selects these nodes, so that no controller updates them: " + some(p.Unmanaged)
+}
+
 // coming is what brings the image that a pool gets next.
 func coming(view *rollout.PoolView) string {
 	build, known := view.Coming()
@@ -182,7 +190,7 @@ func (p *Plan) Only(pool string) error {
 		for i := range p.Pools {
 			names = append(names, p.Pools[i].Pool)
 		}
-		return fmt.Errorf("plan pool %s: %s has no such pool; the pools are %s", pool, p.Source, Some(names))
+		return fmt.Errorf("plan pool %s: %s has no such pool; the pools are %s", pool, p.Source, some(names))
 	}
 	p.Pools, p.Unmanaged = p.Pools[at:at+1], nil
 	return nil

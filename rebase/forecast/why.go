@@ -122,11 +122,11 @@ func neither(in Input, name string) error {
 		pools = append(pools, in.Cluster.Pools[i].Name)
 	}
 	return fmt.Errorf("explain %s: %s has no such node and no such pool; the nodes are %s; the pools are %s", name,
-		in.Source, Some(nodes), Some(pools))
+		in.Source, some(nodes), some(pools))
 }
 
-// Some are the first of the names, and how many more there are.
-func Some(names []string) string {
+// some are the first of the names, and how many more there are.
+func some(names []string) string {
 	const most = 10
 	names = slices.Sorted(slices.Values(names))
 	if len(names) > most {

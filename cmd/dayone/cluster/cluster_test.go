@@ -379,7 +379,7 @@ func TestAnInstallationsWholeLife(t *testing.T) {
 		assert.NotContains(t, must("status"), "finding:")
 	})
 
-	t.Run("nobody waits for the builder to delete a build", func(t *testing.T) {
+	t.Run("uninstall takes its finalizer off builds", func(t *testing.T) {
 		b := &mcfgv1.MachineOSBuild{ObjectMeta: metav1.ObjectMeta{Name: "b",
 			Finalizers: []string{"dayone.dev/machine-os-build"}}, Spec: mcfgv1.MachineOSBuildSpec{
 			MachineConfig:   mcfgv1.MachineConfigReference{Name: "rendered-worker-1"},

@@ -203,8 +203,8 @@ func showRollouts(b *board.Board, p *forecast.Plan, objects *rollout.Cluster, no
 			b.Nodes = append(b.Nodes, nodeRow(pool.Pool, v, records[v.Node], now))
 		}
 	}
-	if len(p.Unmanaged) > 0 {
-		b.Notes = append(b.Notes, "in no pool, so that nobody updates them: "+forecast.Some(p.Unmanaged))
+	if note := p.UnmanagedNote(); note != "" {
+		b.Notes = append(b.Notes, note)
 	}
 	for _, u := range p.Unknown {
 		b.Notes = append(b.Notes, "not known: "+u)

@@ -158,5 +158,5 @@ func TestShowRollouts(t *testing.T) {
 	assert.Equal(t, board.Failed, b.Pools[1].Progress)
 	require.Len(t, b.Nodes, 1)
 	assert.Equal(t, "Draining: 1 pods remain", b.Nodes[0].Says)
-	assert.Equal(t, []string{"in no pool, so that nobody updates them: stray"}, b.Notes)
+	assert.Equal(t, []string{"no pool selects these nodes, so that no controller updates them: stray"}, b.Notes)
 }

@@ -131,10 +131,11 @@ func writeRollouts(w io.Writer, p *forecast.Plan) error {
 			return err
 		}
 	}
-	if len(p.Unmanaged) == 0 {
+	note := p.UnmanagedNote()
+	if note == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\nin no pool, so that nobody updates them: %s\n", forecast.Some(p.Unmanaged))
+	_, err := fmt.Fprintf(w, "\n%s\n", note)
 	return err
 }
 

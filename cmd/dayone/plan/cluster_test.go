@@ -130,7 +130,7 @@ func TestPlanOfADump(t *testing.T) {
 	assert.Empty(t, errs, "an answer is no failure")
 	assert.Contains(t, out, "pool worker: 1 of 4 nodes have "+plannedConfig)
 	assert.Regexp(t, `w2 +Waiting +1 +MaxUnavailable`, out)
-	assert.Contains(t, out, "\nin no pool, so that nobody updates them: stray\n")
+	assert.Contains(t, out, "\nno pool selects these nodes, so that no controller updates them: stray\n")
 	code, _, errs = dayone(t, "cluster", "plan", "--from", dir, "--pool", "gpu")
 	assert.Equal(t, cli.ExitFailed, code)
 	assert.Contains(t, errs, "no such pool; the pools are worker")
